@@ -1,0 +1,36 @@
+# Two commands do all: `make demo`, `make test`. The rest is for daily work.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+
+help:            ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
+
+demo: venv       ## a real Kubernetes with four fake cards, and a pod that holds one of them
+	@$(VENV)/bin/python -m hack.demo up
+
+demo-down: venv  ## removes all of it
+	@$(VENV)/bin/python -m hack.demo down
+
+test: venv       ## everything, unit to end-to-end on the real cluster
+	@$(VENV)/bin/python -m hack.test
+
+check: venv      ## format, lint, types, layers, generated files
+	@$(VENV)/bin/python -m hack.check
+
+fix: venv        ## what a tool can mend
+	@$(VENV)/bin/ruff check -q --fix . ; $(VENV)/bin/ruff format -q .
+
+generate: venv   ## protos and CRDs from their sources
+	@$(VENV)/bin/python -m hack.generate
+
+bench: venv      ## speed and memory against the Go reference
+	@$(VENV)/bin/python -m hack.bench
+
+install-tools:   ## Debian packages that the real cluster needs (root)
+	@$(PYTHON) -m hack.cluster requirements --install
+
+venv:
+	@$(PYTHON) hack/venv.py $(VENV)
+
+.PHONY: help demo demo-down test check fix generate bench install-tools venv

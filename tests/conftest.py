@@ -1,0 +1,25 @@
+"""The floor under every test: warnings fail (pyproject.toml), leftover tasks fail, the environment is clean."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("EGPU_", "FAKE_NVML_")) or name == "KUBECONFIG":
+            monkeypatch.delenv(name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+    """A test that leaves a task behind has not stopped what it started."""
+    outcome = yield
+    runner = pyfuncitem.funcargs.get("_function_scoped_runner")
+    if runner is not None:
+        left = [task.get_name() for task in asyncio.all_tasks(runner.get_loop())]
+        assert not left, f"tasks left running: {left}"
+    return outcome
