@@ -41,6 +41,11 @@ CDI_CLASS = "claim"
 WORKLOAD_LABEL = f"{GROUP}/workload-type"
 CLASS_LABEL = f"{GROUP}/class"
 """On a DeviceClass: the ElasticGPUClass that it was made from."""
+
+ACCEPTED = "Accepted"
+MATCHING = "Matching"
+READY = "Ready"
+
 FIELD_MANAGER = "elastic-gpu"
 
 VISIBLE_DEVICES_ENV = "NVIDIA_VISIBLE_DEVICES"

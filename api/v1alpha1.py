@@ -1,0 +1,278 @@
+"""Our versioned kinds: the opaque configs that claims and classes carry, and the CRDs.
+
+    parameters of a claim or a class -> decode_config -> CardConfig
+    an ElasticGPUClass's spec        -> decode_class  -> ClassSpec
+    the types below                  -> crds          -> charts/elastic-gpu/crds
+
+What is read is read strictly, also from the API server: a field that a newer release stored and this one does not
+know must not be passed over in silence. Fields that are added need a default, fields are never renamed.
+"""
+
+import enum
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from api import errors, names, schema
+
+CLASS_KIND = "ElasticGPUClass"
+CLASS_PLURAL = "elasticgpuclasses"
+
+
+class CardConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """How whole cards are handed to containers. There is nothing to choose yet."""
+
+
+Config = CardConfig
+"""Every opaque config that the driver takes."""
+
+_CONFIGS: dict[str, type[Config]] = {"CardConfig": CardConfig}
+
+
+def decode_config(parameters: Any, where: str) -> Config:
+    """The opaque parameters of a claim's or a class's config for our driver.
+
+    `where` opens the message, for example "config of class training.elasticgpu.io". Raises Invalid with the field's
+    path.
+    """
+    if not isinstance(parameters, dict):
+        raise errors.Invalid(f"{where}: parameters must be an object with apiVersion and kind")
+    version, kind = parameters.get("apiVersion"), parameters.get("kind")
+    if version != names.API_VERSION:
+        raise errors.Invalid(f"{where}: apiVersion is {version!r} at $.apiVersion; known: {names.API_VERSION}")
+    type_ = _CONFIGS.get(kind) if isinstance(kind, str) else None
+    if type_ is None:
+        raise errors.Invalid(f"{where}: kind is {kind!r} at $.kind; known: {', '.join(sorted(_CONFIGS))}")
+    fields = {name: value for name, value in parameters.items() if name not in ("apiVersion", "kind")}
+    return schema.decode(type_, fields, where)
+
+
+class Backend(enum.Enum):
+    WHOLE = "Whole"
+    SHARE = "Share"
+    REMOTE = "Remote"
+
+
+class Allocator(enum.Enum):
+    SCHEDULER = "Scheduler"
+    CONTROLLER = "Controller"
+
+
+class AllocationMode(enum.Enum):
+    WAIT = "WaitForFirstConsumer"
+    IMMEDIATE = "Immediate"
+
+
+class AllocationPolicy(enum.Enum):
+    BIN_PACK = "BinPack"
+    SPREAD = "Spread"
+    LEAST_FRAGMENTATION = "LeastFragmentation"
+
+
+class Enforcement(enum.Enum):
+    REQUIRED = "Required"
+    BEST_EFFORT = "BestEffort"
+
+
+class Rung(enum.Enum):
+    DRIVER = "Driver"
+    MPS = "MPS"
+    HAMI = "HAMi"
+
+
+class ReclaimPolicy(enum.Enum):
+    DELETE = "Delete"
+    RETAIN = "Retain"
+
+
+_SET = Meta(extra_json_schema={"x-kubernetes-list-type": "set"})
+_MAP_BY_TYPE = Meta(extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]})
+_DATE_TIME = Meta(extra_json_schema={"format": "date-time"})
+_LABEL = r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+_AMOUNT = r"^([0-9]+(\.[0-9]+)?)([KMGTPE]i|[kMGTPE])?$"
+
+Amount = Annotated[str, Meta(pattern=_AMOUNT, max_length=32)] | Annotated[int, Meta(ge=0)]
+WorkloadType = Annotated[str, Meta(pattern=_LABEL, max_length=63)]
+Glob = Annotated[str, Meta(pattern="^[ -~]+$", max_length=64)]
+
+
+class Cards(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Which cards the class is made of. All that is given must hold; nothing given takes every card.
+
+    product_names: Patterns for the card's product name, of which one must match the whole name, case counting.
+        * stands for any characters, ? for one.
+    min_memory: The least memory a card has, for example 24Gi.
+    expression: A CEL text over `device`, as in a DeviceClass. Only cards of this driver are put to it.
+    """
+
+    product_names: Annotated[tuple[Glob, ...], Meta(max_length=32), _SET] = ()
+    min_memory: Amount | None = None
+    expression: Annotated[str, Meta(max_length=8192)] = ""
+
+
+class Allocation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Who picks the card, when, and which.
+
+    by: Scheduler leaves it to kube-scheduler, Controller to this driver's controller on nodes that are given to it.
+    mode: WaitForFirstConsumer allocates when a pod needs the claim, Immediate at once.
+    policy: BinPack fills cards and nodes, Spread spreads over them, LeastFragmentation keeps large gaps whole.
+    """
+
+    by: Allocator = Allocator.SCHEDULER
+    mode: AllocationMode = AllocationMode.WAIT
+    policy: AllocationPolicy = AllocationPolicy.BIN_PACK
+
+    RULES: ClassVar[tuple[schema.Rule, ...]] = (
+        schema.Rule(
+            text="self.by == 'Controller' || self.mode == 'WaitForFirstConsumer'",
+            message="mode Immediate needs by: Controller, since kube-scheduler allocates only for a pod",
+        ),
+        schema.Rule(
+            text="self.by == 'Controller' || self.policy == 'BinPack'",
+            message="policies other than BinPack need by: Controller, since kube-scheduler takes the first card that fits",
+        ),
+    )
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """How firmly a share of a card is held.
+
+    memory: Required starts no pod on a node that cannot hold the memory limit, BestEffort holds what can be held.
+    cores: The same for the share of the card's compute.
+    accept: The ways of holding a share that this class takes.
+    """
+
+    memory: Enforcement = Enforcement.REQUIRED
+    cores: Enforcement = Enforcement.BEST_EFFORT
+    accept: Annotated[tuple[Rung, ...], Meta(min_length=1, max_length=3), _SET] = (Rung.DRIVER, Rung.MPS, Rung.HAMI)
+
+
+class ClassSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What claims of the class get.
+
+    backend: Whole gives whole cards, Share shares of cards, Remote cards of other machines.
+    workload_types: Pods labelled elasticgpu.io/workload-type with one of these use the class. A type belongs to one
+        class: the one that was created first.
+    cards: Which cards the class is made of.
+    allocation: Who picks the card, when, and which.
+    share: How firmly a share is held; for backend Share alone.
+    reclaim_policy: Delete makes a released card free at once, Retain keeps it back until an admin frees it.
+    """
+
+    backend: Backend
+    workload_types: Annotated[tuple[WorkloadType, ...], Meta(max_length=16), _SET] = ()
+    cards: Cards = Cards()
+    allocation: Allocation = Allocation()
+    share: Share | None = None
+    reclaim_policy: ReclaimPolicy = ReclaimPolicy.DELETE
+
+    RULES: ClassVar[tuple[schema.Rule, ...]] = (
+        schema.Rule(text="!has(self.share) || self.backend == 'Share'", message="share goes with backend Share alone"),
+    )
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One aspect of the class's state.
+
+    type: Accepted, Matching or Ready.
+    status: True, False or Unknown.
+    reason: One word for programs.
+    message: What it means and what to do about it.
+    last_transition_time: When status changed last.
+    observed_generation: The generation of the class that this was found for.
+    """
+
+    type: Annotated[str, Meta(max_length=64)]
+    status: Annotated[str, Meta(max_length=16)]
+    reason: Annotated[str, Meta(max_length=128)]
+    message: Annotated[str, Meta(max_length=4096)] = ""
+    last_transition_time: Annotated[str, _DATE_TIME]
+    observed_generation: int = 0
+
+
+class ClassStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What became of the class. Written by the controller.
+
+    observed_generation: The generation of the class that the rest of the status was found for.
+    device_class: The DeviceClass that claims name; empty while there is none.
+    matching_cards: How many cards the class matches at present.
+    conditions: Accepted (the class can be honoured), Matching (there are such cards), Ready (claims can use it).
+    """
+
+    observed_generation: int = 0
+    device_class: str = ""
+    matching_cards: int = 0
+    conditions: Annotated[tuple[Condition, ...], Meta(max_length=8), _MAP_BY_TYPE] = ()
+
+
+class ElasticGPUClass(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A kind of GPU on offer, named by the work that it is for. Claims name it as their deviceClassName.
+
+    spec: What claims of the class get.
+    status: What became of the class. Written by the controller.
+    """
+
+    spec: ClassSpec
+    status: ClassStatus | None = None
+
+    RULES: ClassVar[tuple[schema.Rule, ...]] = (
+        schema.Rule(
+            text="self.metadata.name.size() <= 63",
+            message="the name may have 63 characters, since it becomes a label's value",
+        ),
+    )
+
+
+def decode_class(data: Any, where: str) -> ClassSpec:
+    """The spec of an ElasticGPUClass object. Raises Invalid with the field's path."""
+    return schema.decode(ElasticGPUClass, {"spec": data.get("spec")}, where).spec
+
+
+def crds() -> tuple[dict[str, Any], ...]:
+    """Every CustomResourceDefinition of ours."""
+    return (_crd(ElasticGPUClass, plural=CLASS_PLURAL, short="egc", columns=_CLASS_COLUMNS),)
+
+
+_CLASS_COLUMNS = (
+    ("Backend", "string", ".spec.backend"),
+    ("Workloads", "string", ".spec.workloadTypes"),
+    ("Cards", "integer", ".status.matchingCards"),
+    ("Ready", "string", f'.status.conditions[?(@.type=="{names.READY}")].status'),
+    ("Age", "date", ".metadata.creationTimestamp"),
+)
+
+
+def _crd(type_: type, *, plural: str, short: str, columns: tuple[tuple[str, str, str], ...]) -> dict[str, Any]:
+    kind = type_.__name__
+    openapi = schema.openapi(type_)
+    openapi["properties"] = {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"type": "object"},
+    } | openapi["properties"]
+    version = {
+        "name": names.VERSION,
+        "served": True,
+        "storage": True,
+        "additionalPrinterColumns": [{"name": name, "type": kind_, "jsonPath": path} for name, kind_, path in columns],
+        "schema": {"openAPIV3Schema": openapi},
+        "subresources": {"status": {}},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{names.GROUP}"},
+        "spec": {
+            "group": names.GROUP,
+            "names": {
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
+                "shortNames": [short],
+            },
+            "scope": "Cluster",
+            "versions": [version],
+        },
+    }

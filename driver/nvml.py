@@ -1,0 +1,384 @@
+"""NVML: the only door to the driver's library, and the only importer of pynvml.
+
+Every call runs in a thread of its own with a limit, in a lane per card, so that a card that hangs holds up nobody else.
+`inventory` reads all cards at once: it starts NVML when it has to (also later, when the driver comes after us), starts it
+anew when the driver is another one, and says of each card that does not answer what is wrong with it. `events` tells what
+the driver reports between two inventories; an error of the wait itself says only "look at all", since it does not tell
+which card it is about. The cards are registered for events by `inventory`, so read one before listening, and one after
+each event without a uuid: it renews what the error broke.
+
+pynvml keeps its library in a global, so there is one NVML a process.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import threading
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pynvml
+import structlog
+
+from api import errors
+from driver import inventory as inv
+from driver import lanes, nvmlerrors, sysfs
+
+T = TypeVar("T")
+_log = structlog.get_logger(__name__)
+
+WAIT_MS = 1000
+LONGEST_PAUSE_S = 30
+
+_GONE = (
+    pynvml.NVML_ERROR_UNINITIALIZED,
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+)
+"""The driver under us is not the one we started with."""
+_UNTOLD = (
+    pynvml.NVML_ERROR_NOT_SUPPORTED,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+    pynvml.NVML_ERROR_NO_PERMISSION,
+    pynvml.NVML_ERROR_NO_DATA,
+)
+"""Answers of a card that is well but does not tell."""
+
+
+class CardError(errors.Unavailable):
+    """A card does not answer as it should; `kind` says what follows from it."""
+
+    def __init__(self, message: str, *, kind: inv.FaultKind) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(slots=True)
+class _Watch:
+    """An event set and the cards in it. Written by inventory, waited on by the listener."""
+
+    events: Any
+    names: dict[int, inv.CardUUID] = field(default_factory=dict)
+    registering: set[inv.CardUUID] = field(default_factory=set)
+    broken: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    index: int
+    uuid: inv.CardUUID | None
+    error: Exception
+
+
+class NVML:
+    """`library`: the file to load, None for the loader's search. `limit_s`: how long one call may take."""
+
+    def __init__(self, *, library: Path | None, limit_s: float, sysfs: Path = Path("/sys")) -> None:
+        self._library = library
+        self._sysfs = sysfs
+        self._lanes = lanes.Lanes(limit_s=limit_s)
+        self._turn = asyncio.Lock()
+        self._started_with: str | None = None
+        self._last: dict[inv.CardUUID, inv.Card] = {}
+        self._watch: _Watch | None = None
+        self._renewed = threading.Event()
+
+    async def inventory(self) -> inv.Inventory:
+        """All cards as they are now. Raises Unavailable while there is no driver; calling again later is the cure."""
+        async with self._turn:
+            for attempt in (1, 2):
+                version, cuda, count = await self._system()
+                read = await asyncio.gather(*(self._read(index, count) for index in range(count)))
+                unread = [one for one in read if isinstance(one, _Unread)]
+                if attempt == 1 and any(_code(one.error) in _GONE for one in unread):
+                    await self._stop()  # the driver changed between two calls
+                    continue
+                break
+            cards = [one for one in read if isinstance(one, inv.Card)]
+            faults = await self._faults({card.uuid for card in cards}, unread)
+            self._last |= {card.uuid: card for card in cards}
+            await self._watch_over([card.uuid for card in cards])
+        return inv.Inventory(
+            driver_version=version,
+            cuda_driver_version=cuda,
+            cards=inv.ordered(tuple(cards)),
+            faults=faults,
+        )
+
+    async def probe(self, uuid: inv.CardUUID) -> None:
+        """Asks the card several things that need it to be alive. Raises CardError if it does not answer well."""
+        try:
+            await self._lanes.run(uuid, lambda: _examine(uuid))
+        except (pynvml.NVMLError, TimeoutError) as error:
+            raise CardError(f"card {uuid}: {error}", kind=_kind(error)) from error
+
+    async def memory_used(self, uuid: inv.CardUUID) -> int:
+        """Bytes in use on the card."""
+        try:
+            return await self._lanes.run(
+                uuid, lambda: int(pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByUUID(uuid)).used)
+            )
+        except TimeoutError as error:
+            raise CardError(f"card {uuid}: {error}", kind=inv.FaultKind.HUNG) from error
+        except pynvml.NVMLError as error:
+            raise translated(error, f"card {uuid}") from error
+
+    async def events(self) -> AsyncGenerator[inv.Event, None]:
+        """What the driver reports, for ever. One listener at a time."""
+        queue: asyncio.Queue[inv.Event] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+        stop = threading.Event()
+
+        def tell(event: inv.Event) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody listens
+                loop.call_soon_threadsafe(queue.put_nowait, event)
+
+        threading.Thread(target=self._listen, args=(stop, tell), name="nvml events", daemon=True).start()
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            stop.set()
+            self._renewed.set()
+
+    async def close(self) -> None:
+        """Lets go of the driver. Harmless when it was never there."""
+        async with self._turn:
+            await self._stop()
+
+    async def _system(self) -> tuple[str, str | None, int]:
+        """Driver version, CUDA version, number of cards; NVML is started first if it is not, or not with this driver."""
+        try:
+            if self._started_with is not None:
+                try:
+                    seen = await self._lanes.run("driver", _system_facts)
+                except pynvml.NVMLError as error:
+                    if error.value not in _GONE:
+                        raise
+                else:
+                    if seen[0] == self._started_with:
+                        return seen
+                _log.info("the driver is another one, NVML starts anew", started_with=self._started_with)
+                await self._stop()
+            await self._lanes.run("driver", lambda: _load(self._library))
+            seen = await self._lanes.run("driver", _system_facts)
+        except (pynvml.NVMLError, OSError) as error:  # TimeoutError is an OSError
+            raise translated(error, "NVML does not start; it is tried again") from error
+        self._started_with = seen[0]
+        _log.info("NVML started", driver=seen[0], cuda=seen[1], cards=seen[2])
+        return seen
+
+    async def _stop(self) -> None:
+        if self._started_with is None:
+            return
+        self._started_with = None
+        if self._watch is not None:
+            self._watch.broken = True
+            self._watch = None
+        with contextlib.suppress(pynvml.NVMLError, TimeoutError):
+            await self._lanes.run("driver", pynvml.nvmlShutdown)
+
+    async def _read(self, index: int, count: int) -> inv.Card | _Unread:
+        """The lane carries the count too: when a hanging card is taken out, others move to its index."""
+        found: list[inv.CardUUID] = []
+
+        def read() -> inv.Card:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            found.append(inv.CardUUID(pynvml.nvmlDeviceGetUUID(handle)))
+            return _facts(handle, found[0], self._sysfs)
+
+        try:
+            return await self._lanes.run(f"card {index} of {count}", read)
+        except (pynvml.NVMLError, TimeoutError, ValueError) as error:
+            return _Unread(index, found[0] if found else None, error)
+
+    async def _faults(self, seen: set[inv.CardUUID], unread: list[_Unread]) -> tuple[inv.Fault, ...]:
+        """One fault a card that did not answer. An index whose card is unknown is matched with the cards we miss."""
+        faults = [self._fault(one.error, uuid=one.uuid, index=one.index) for one in unread if one.uuid is not None]
+        nameless = [one for one in unread if one.uuid is None]
+        named = {one.uuid for one in unread}
+        missed = [uuid for uuid in self._last if uuid not in seen and uuid not in named]
+        for uuid, error in zip(missed, await asyncio.gather(*map(self._ask, missed)), strict=True):
+            if _code(error) == pynvml.NVML_ERROR_NOT_FOUND:
+                del self._last[uuid]  # no longer listed
+                continue
+            place = nameless.pop(0).error if nameless else errors.NotReady("it was not listed this time")
+            faults.append(self._fault(error or place, uuid=uuid))
+        faults += [self._fault(one.error, index=one.index) for one in nameless]
+        return tuple(faults)
+
+    async def _ask(self, uuid: inv.CardUUID) -> Exception | None:
+        try:
+            await self._lanes.run(uuid, lambda: pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByUUID(uuid)))
+        except (pynvml.NVMLError, TimeoutError) as error:
+            return error
+        return None
+
+    def _fault(self, error: Exception, *, uuid: inv.CardUUID | None = None, index: int | None = None) -> inv.Fault:
+        card = self._last.get(uuid) if uuid is not None else None
+        return inv.Fault(kind=_kind(error), why=str(error), uuid=uuid, index=index, card=card)
+
+    async def _watch_over(self, uuids: list[inv.CardUUID]) -> None:
+        """Registers for events the cards that are not yet; with a new set if the old one is broken."""
+        watch = self._watch
+        if watch is None or watch.broken:
+            try:
+                watch = _Watch(await self._lanes.run("driver", pynvml.nvmlEventSetCreate))
+            except (pynvml.NVMLError, TimeoutError) as error:
+                _log.warning("no events from the driver", error=str(error))
+                return
+        for address in [address for address, uuid in watch.names.items() if uuid not in uuids]:
+            del watch.names[address]  # its registration may be gone with it
+        fresh = [uuid for uuid in uuids if uuid not in watch.names.values()]
+        await asyncio.gather(*(self._register(watch, uuid) for uuid in fresh))
+        if watch is not self._watch:
+            self._watch = watch
+            self._renewed.set()
+
+    async def _register(self, watch: _Watch, uuid: inv.CardUUID) -> None:
+        def register() -> int:
+            try:
+                handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+                pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, watch.events)
+                return _address(handle)
+            finally:
+                watch.registering.discard(uuid)
+
+        watch.registering.add(uuid)
+        try:
+            watch.names[await self._lanes.run(uuid, register)] = uuid
+        except (pynvml.NVMLError, TimeoutError) as error:
+            _log.warning("no events of this card", card=uuid, error=str(error))
+
+    def _listen(self, stop: threading.Event, tell: Callable[[inv.Event], None]) -> None:
+        """The listener's thread. After an error it pauses, longer each time, and goes on only with a renewed set."""
+        failures = 0
+        before: _Watch | None = None
+        while not stop.is_set():
+            self._renewed.clear()
+            watch = self._watch
+            if before is not None and before is not watch:
+                _free(before)
+            before = watch
+            if watch is None or watch.broken:
+                self._renewed.wait(WAIT_MS / 1000)
+                continue
+            try:
+                data = pynvml.nvmlEventSetWait_v2(watch.events, WAIT_MS)
+            except pynvml.NVMLError as error:
+                if error.value == pynvml.NVML_ERROR_TIMEOUT:
+                    failures = 0
+                elif not watch.broken:
+                    watch.broken = True
+                    tell(inv.Event(kind=inv.EventKind.LOST))
+                    stop.wait(min(2**failures, LONGEST_PAUSE_S))
+                    failures += 1
+                continue
+            failures = 0
+            uuid = watch.names.get(_address(data.device))
+            tell(inv.Event(kind=inv.EventKind.XID, uuid=uuid, xid=int(data.eventData)))
+
+
+def translated(error: Exception, about: str) -> errors.ElasticGPUError:
+    """The same error in our words."""
+    return nvmlerrors.meaning(_code(error))(f"{about}: {error}")
+
+
+def _code(error: Exception | None) -> int | None:
+    return int(error.value) if isinstance(error, pynvml.NVMLError) else None
+
+
+def _kind(error: Exception) -> inv.FaultKind:
+    if isinstance(error, TimeoutError):
+        return inv.FaultKind.HUNG
+    if _code(error) in {pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_NOT_FOUND}:
+        return inv.FaultKind.LOST
+    return inv.FaultKind.UNREADABLE
+
+
+def _address(handle: Any) -> int:
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0
+
+
+def _free(watch: _Watch) -> None:
+    """Not under a registration that has not come back: it would write into what is gone."""
+    if not watch.registering:
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlEventSetFree(watch.events)
+
+
+def _load(library: Path | None) -> None:
+    """The file behind the links is what is loaded: after an update of the driver that is another one, and a new library."""
+    if library is not None:
+        pynvml.nvmlLib = ctypes.CDLL(os.path.realpath(library))
+        pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001 it holds the functions of the library before
+    pynvml.nvmlInitWithFlags(0)
+
+
+def _optional(call: Callable[[], T]) -> T | None:
+    """None for what a card does not tell; an error that says that the card or the driver is gone goes on."""
+    try:
+        return call()
+    except pynvml.NVMLError as error:
+        if error.value == pynvml.NVML_ERROR_GPU_IS_LOST or error.value in _GONE:
+            raise
+        return None
+
+
+def _system_facts() -> tuple[str, str | None, int]:
+    cuda = _optional(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+    text = None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}"
+    return pynvml.nvmlSystemGetDriverVersion(), text, pynvml.nvmlDeviceGetCount()
+
+
+def _facts(handle: Any, uuid: inv.CardUUID, tree: Path) -> inv.Card:
+    pci = _optional(lambda: pynvml.nvmlDeviceGetPciInfo_v3(handle))
+    bus_id = None if pci is None else f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
+    node, root = (None, None) if bus_id is None else sysfs.place(tree, bus_id)
+    capability = _optional(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle))
+    memory = _optional(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
+    mig = _optional(lambda: pynvml.nvmlDeviceGetMigMode(handle))
+    return inv.Card(
+        uuid=uuid,
+        minor=pynvml.nvmlDeviceGetMinorNumber(handle),
+        pci_bus_id=bus_id,
+        product_name=_optional(lambda: pynvml.nvmlDeviceGetName(handle)),
+        brand=inv.BRANDS.get(_optional(lambda: pynvml.nvmlDeviceGetBrand(handle)) or 0),
+        architecture=inv.ARCHITECTURES.get(_optional(lambda: pynvml.nvmlDeviceGetArchitecture(handle)) or 0),
+        compute_capability=None if capability is None else f"{capability[0]}.{capability[1]}",
+        memory_bytes=None if memory is None else int(memory.total),
+        numa_node=_affinity(handle) if node is None else node,
+        pcie_root=root,
+        mig_enabled=mig is not None and mig[0] == 1,
+    )
+
+
+def _affinity(handle: Any) -> int | None:
+    """The NUMA node as NVML has it, for where the kernel's tree is not at hand."""
+    nodes = _optional(lambda: pynvml.nvmlDeviceGetMemoryAffinity(handle, 16, pynvml.NVML_AFFINITY_SCOPE_NODE))
+    bits = (
+        []
+        if nodes is None
+        else [64 * at + bit for at, word in enumerate(nodes) for bit in range(64) if word >> bit & 1]
+    )
+    return bits[0] if bits else None
+
+
+def _examine(uuid: inv.CardUUID) -> None:
+    handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+    for ask in (
+        pynvml.nvmlDeviceGetUUID,
+        pynvml.nvmlDeviceGetPciInfo_v3,
+        pynvml.nvmlDeviceGetMemoryInfo,
+        lambda handle: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),
+        pynvml.nvmlDeviceGetUtilizationRates,
+        pynvml.nvmlDeviceGetComputeRunningProcesses_v3,
+    ):
+        try:
+            ask(handle)
+        except pynvml.NVMLError as error:
+            if error.value not in _UNTOLD:
+                raise
