@@ -1,0 +1,102 @@
+"""The controller's process: the only file that knows all its parts.
+
+    settings --> API server --> Watcher (every replica watches)
+                            --> Election --> Reconciler (one replica writes)
+                            --> port: /healthz, /readyz, /metrics
+
+SIGTERM ends it in order: the reconciler stops, then the Lease is given back, so that another replica takes over at
+once. A part that dies takes the process with it; the kubelet starts a fresh one.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import dataclasses
+import datetime
+import functools
+import logging
+import signal
+import sys
+from importlib import metadata
+
+import structlog
+
+from api import errors
+from controller import metrics, reconciler, settings, watcher, web
+from kube import apiserver, election
+
+_LEASE = "elastic-gpu-controller"
+_clock = functools.partial(datetime.datetime.now, datetime.UTC)  # noqa: TID251  the one clock, handed on from here
+_log = structlog.get_logger("controller")
+
+
+async def serve(api: apiserver.APIServer, given: settings.Settings) -> None:
+    """Works until it is cancelled."""
+    series = metrics.Metrics()
+    watch = watcher.Watcher(api)
+    writer = reconciler.Reconciler(api, watch, series, _clock)
+    leader = election.Election(api, given.namespace, _LEASE, given.pod_name)
+    async with web.served(given.port, series.registry, watch.missing) as port, asyncio.TaskGroup() as group:
+        _log.info("started", version=_version(), settings=dataclasses.asdict(given), port=port)
+        group.create_task(watch.run(series.show), name="watch")
+        group.create_task(leader.lead(writer.run), name="lead")
+
+
+async def _until_told_to_stop(given: settings.Settings) -> None:
+    work = asyncio.current_task()
+    assert work is not None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, work.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        async with apiserver.APIServer.connect(user_agent=f"elastic-gpu-controller/{_version()}") as api:
+            await serve(api, given)
+    _log.info("stopped")
+
+
+def main() -> None:
+    """The entry point `egpu-controller`. Ends with 0 when told to, with 2 where a setting is wrong, with 1 where it cannot go on."""
+    parser = argparse.ArgumentParser(
+        prog="egpu-controller",
+        description="Makes DeviceClasses from ElasticGPUClasses. Finds the API server by the pod's service account, "
+        "else by KUBECONFIG. It is set by environment variables:",
+        epilog=settings.manual(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    parser.parse_args()
+    try:
+        given = settings.load()
+    except errors.Invalid as error:
+        parser.exit(2, f"egpu-controller: {error}\n")
+    _log_from(given.log_level)
+    try:
+        asyncio.run(_until_told_to_stop(given))
+    except errors.ElasticGPUError as error:
+        _log.error("stopped", reason=str(error))
+        sys.exit(1)
+
+
+def _log_from(level: str) -> None:
+    """One JSON object a line on stderr."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(default=str),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def _version() -> str:
+    try:
+        return metadata.version("elastic-gpu")
+    except metadata.PackageNotFoundError:  # run from the tree
+        return "0"
+
+
+if __name__ == "__main__":
+    main()

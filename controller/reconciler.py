@@ -1,0 +1,112 @@
+"""Performs what `classes.turn` decides, while this replica leads.
+
+    watcher --> Snapshot --> classes.turn --> writes --> API server --> watch --> the next Snapshot
+
+What must stay true: nothing here changes a snapshot, only the watch shows what a write did. A write that lost a race
+waits for the newer picture; one that got no answer is decided anew after a growing pause; one that the API server
+refuses is remembered with its words, so that the status can tell and the same text is not sent again for minutes.
+"""
+
+import asyncio
+import datetime
+import enum
+from collections.abc import Callable
+
+import structlog
+
+from api import errors, names, resource
+from controller import classes, metrics, snapshot, watcher
+from kube import apiserver
+
+_FIRST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 30.0
+_REFUSAL_S = 300.0
+"""After so long a refused DeviceClass is tried again: rights and API servers change without a word to us."""
+
+
+class Outcome(enum.StrEnum):
+    DONE = "done"
+    CONFLICT = "conflict"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+_log = structlog.get_logger("reconciler")
+
+
+class Reconciler:
+    """Keeps DeviceClasses and the status of ElasticGPUClasses as wanted."""
+
+    def __init__(
+        self,
+        api: apiserver.APIServer,
+        watch: watcher.Watcher,
+        series: metrics.Metrics,
+        clock: Callable[[], datetime.datetime],
+    ) -> None:
+        self._api = api
+        self._watch = watch
+        self._series = series
+        self._clock = clock
+        self._refusals: dict[str, tuple[classes.Refusal, float]] = {}
+
+    async def run(self) -> None:
+        """Works until it is cancelled."""
+        seen, failures = 0, 0
+        self._refusals.clear()
+        self._series.leading.set(1)
+        try:
+            while True:
+                now = await self._watch.newer(seen, within_s=_REFUSAL_S)
+                outcomes = await self._turn(now)
+                failures = failures + 1 if Outcome.FAILED in outcomes else 0
+                seen = 0 if outcomes & {Outcome.FAILED, Outcome.REFUSED} else now.number
+                if failures:
+                    await asyncio.sleep(min(_FIRST_PAUSE_S * 2**failures, _LONGEST_PAUSE_S))
+        finally:
+            self._series.leading.set(0)
+
+    async def _turn(self, now: snapshot.Snapshot) -> set[Outcome]:
+        moment = asyncio.get_running_loop().time()
+        self._refusals = {of: kept for of, kept in self._refusals.items() if kept[1] > moment}
+        refusals = {of: refusal for of, (refusal, _) in self._refusals.items()}
+        writes = classes.turn(now, refusals, resource.timestamp(self._clock()))
+        return {await self._perform(write) for write in writes}
+
+    async def _perform(self, write: classes.Write) -> Outcome:
+        log = _log.bind(write=type(write).__name__, name=write.of)
+        try:
+            await self._send(write)
+            outcome = Outcome.DONE
+            log.info("written")
+        except errors.Conflict as error:
+            outcome = Outcome.CONFLICT
+            log.info("overtaken", error=str(error))
+        except errors.Invalid as error:
+            outcome = self._refused(write, str(error))
+            log.warning("refused", error=str(error))
+        except errors.ElasticGPUError as error:
+            outcome = Outcome.FAILED
+            log.warning("failed", error=str(error))
+        self._series.wrote(type(write).__name__, outcome)
+        return outcome
+
+    def _refused(self, write: classes.Write, words: str) -> Outcome:
+        if not isinstance(write, classes.Create | classes.Change):
+            return Outcome.FAILED
+        until = asyncio.get_running_loop().time() + _REFUSAL_S
+        self._refusals[write.of] = (classes.Refusal(spec=write.spec, message=words), until)
+        return Outcome.REFUSED
+
+    async def _send(self, write: classes.Write) -> None:
+        path = f"{classes.DEVICE_CLASSES}/{write.of}"
+        match write:
+            case classes.Create():
+                await self._api.create(classes.DEVICE_CLASSES, write.body, fieldManager=names.FIELD_MANAGER)
+            case classes.Change():
+                await self._api.patch(path, write.body, fieldManager=names.FIELD_MANAGER)
+            case classes.Delete():
+                await self._api.delete(path, uid=write.uid, resource_version=write.resource_version)
+            case classes.Report():
+                status = f"{classes.CLASSES}/{write.of}/status"
+                await self._api.patch(status, write.body, fieldManager=names.FIELD_MANAGER)

@@ -1,0 +1,56 @@
+"""What the controller is told: the only reader of its environment."""
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from api import errors, schema
+
+_LEVELS = ("debug", "info", "warning", "error")
+_PREFIX = "EGPU_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Each comes from the environment variable EGPU_<NAME>.
+
+    namespace: Where the Lease of the working replica lies. Default "default". The chart sets the release's namespace.
+    pod_name: What people read in the Lease of this replica. Default: the host's name. The chart sets the pod's name.
+    port: TCP port of /healthz, /readyz and /metrics, on all addresses. Default 8080. 0 takes any free port and logs
+        which.
+    log_level: debug, info, warning or error. Default info.
+    """
+
+    namespace: str = "default"
+    pod_name: str = ""
+    port: int = 8080
+    log_level: str = "info"
+
+
+def load() -> Settings:
+    """The settings as the environment has them. Raises Invalid, naming the variable."""
+    return read(os.environ)
+
+
+def read(environment: Mapping[str, str]) -> Settings:
+    given = {name: environment.get(_PREFIX + name.upper(), "") for name in (field.name for field in fields(Settings))}
+    default = Settings()
+    port = given["port"] or str(default.port)
+    if not port.isdecimal() or int(port) >= 2**16:
+        raise errors.Invalid(f"EGPU_PORT is {port!r}; it must be a port number from 0 to 65535")
+    level = given["log_level"] or default.log_level
+    if level not in _LEVELS:
+        raise errors.Invalid(f"EGPU_LOG_LEVEL is {level!r}; known: {', '.join(_LEVELS)}")
+    return Settings(
+        namespace=given["namespace"] or default.namespace,
+        pod_name=given["pod_name"] or socket.gethostname(),
+        port=int(port),
+        log_level=level,
+    )
+
+
+def manual() -> str:
+    """What `--help` says of them."""
+    _, texts = schema.documentation(Settings)
+    return "\n".join(f"  {_PREFIX}{name.upper()}\n      {text}" for name, text in texts.items())

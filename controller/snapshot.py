@@ -1,0 +1,158 @@
+"""The cluster objects at one moment: frozen, numbered, the same for all who decide by them.
+
+The functions at the top turn one object's JSON into a value and are what the watches keep; `build` puts the values of
+one moment together. Nothing is refused here: an object that cannot be read carries the reason along.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from api import errors, names, quantity, v1alpha1
+
+JSON = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GPUClass:
+    """An ElasticGPUClass. Where `spec` is None, `problem` says why it could not be read."""
+
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    created: str
+    spec: v1alpha1.ClassSpec | None
+    problem: str = ""
+    status: v1alpha1.ClassStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceClass:
+    """A DeviceClass, ours or another's. `made_from`: the ElasticGPUClass that it says it was made from."""
+
+    name: str
+    uid: str
+    resource_version: str
+    made_from: str
+    owner_uid: str
+    spec: JSON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """A kind of device of our driver, as far as classes look at it. What the slice does not say is None."""
+
+    type: str | None
+    product_name: str | None
+    memory: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """A ResourceSlice of our driver: how many it has of each kind of card."""
+
+    pool: str
+    generation: int
+    cards: Mapping[Card, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """`classes` by age, then by name. `cards`: how many there are of each kind."""
+
+    number: int
+    classes: tuple[GPUClass, ...]
+    device_classes: Mapping[str, DeviceClass]
+    cards: Mapping[Card, int]
+
+
+def gpu_class(data: JSON) -> GPUClass:
+    meta = data["metadata"]
+    spec, problem = None, ""
+    try:
+        spec = v1alpha1.decode_class(data, f"class {meta['name']}")
+    except errors.Invalid as error:
+        problem = str(error)
+    return GPUClass(
+        name=meta["name"],
+        uid=meta["uid"],
+        resource_version=meta["resourceVersion"],
+        generation=meta.get("generation", 0),
+        created=meta.get("creationTimestamp", ""),
+        spec=spec,
+        problem=problem,
+        status=_status(data.get("status")),
+    )
+
+
+def device_class(data: JSON) -> DeviceClass:
+    meta = data["metadata"]
+    owners = [owner for owner in meta.get("ownerReferences") or () if owner.get("kind") == v1alpha1.CLASS_KIND]
+    return DeviceClass(
+        name=meta["name"],
+        uid=meta["uid"],
+        resource_version=meta["resourceVersion"],
+        made_from=(meta.get("labels") or {}).get(names.CLASS_LABEL, ""),
+        owner_uid=owners[0]["uid"] if owners else "",
+        spec=data.get("spec") or {},
+    )
+
+
+def slice_(data: JSON) -> Slice:
+    spec = data["spec"]
+    return Slice(
+        pool=spec["pool"]["name"],
+        generation=spec["pool"].get("generation", 0),
+        cards=Counter(map(_card, spec.get("devices") or ())),
+    )
+
+
+def build(
+    number: int, classes: Iterable[GPUClass], device_classes: Iterable[DeviceClass], slices: Iterable[Slice]
+) -> Snapshot:
+    return Snapshot(
+        number=number,
+        classes=tuple(sorted(classes, key=lambda item: (item.created, item.name))),
+        device_classes={item.name: item for item in device_classes},
+        cards=_current(tuple(slices)),
+    )
+
+
+def _current(slices: tuple[Slice, ...]) -> Mapping[Card, int]:
+    """The cards of each pool's newest generation: while a pool is rewritten, the older slices count no more."""
+    newest: dict[str, int] = {}
+    for item in slices:
+        newest[item.pool] = max(item.generation, newest.get(item.pool, 0))
+    cards: Counter[Card] = Counter()
+    for item in slices:
+        if item.generation == newest[item.pool]:
+            cards.update(item.cards)
+    return cards
+
+
+def _card(device: JSON) -> Card:
+    attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
+    memory = _own(capacity, names.MEMORY).get("value")
+    return Card(
+        type=_own(attributes, names.TYPE).get("string"),
+        product_name=_own(attributes, names.PRODUCT_NAME).get("string"),
+        memory=None if memory is None else int(quantity.parse(memory)),
+    )
+
+
+def _own(entries: JSON, name: str) -> JSON:
+    """A name without a domain belongs to the driver's own, and may be written either way."""
+    found: JSON = entries.get(name) or entries.get(f"{names.LOCAL_DRIVER}/{name}") or {}
+    return found
+
+
+def _status(data: Any) -> v1alpha1.ClassStatus:
+    """The status is only ever ours: one that cannot be read is written anew."""
+    try:
+        return msgspec.convert(data or {}, v1alpha1.ClassStatus)
+    except msgspec.ValidationError:
+        return v1alpha1.ClassStatus()

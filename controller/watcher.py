@@ -1,0 +1,85 @@
+"""The cluster's objects as one frozen, numbered Snapshot after another.
+
+    three informers (ElasticGPUClass, DeviceClass, slices of our driver) --> Snapshot --> whoever asks for a newer one
+
+Level-based: who was busy while ten things changed gets one Snapshot with all of them. None is given before every
+informer has the whole list, so that nothing is taken for missing that only has not been read yet.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from api import names, v1alpha1
+from controller import classes, snapshot
+from kube import apiserver, informer
+
+_PACE_S = 0.1
+"""Between pictures: a cluster that starts a thousand nodes costs ten pictures a second, not a thousand."""
+_SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+
+
+class Watcher:
+    """Watches what the controller decides by."""
+
+    def __init__(self, api: apiserver.APIServer) -> None:
+        self._classes = informer.Informer(api, classes.CLASSES, project=snapshot.gpu_class)
+        self._device_classes = informer.Informer(api, classes.DEVICE_CLASSES, project=snapshot.device_class)
+        self._slices = informer.Informer(
+            api, _SLICES, project=snapshot.slice_, field_selector=f"spec.driver={names.LOCAL_DRIVER}"
+        )
+        self._informers: dict[str, informer.Informer[Any]] = {
+            v1alpha1.CLASS_PLURAL: self._classes,
+            "deviceclasses": self._device_classes,
+            "resourceslices": self._slices,
+        }
+        self._stale = asyncio.Event()
+        self._latest = snapshot.build(0, (), (), ())
+        self._turn = asyncio.Condition()
+
+    def missing(self) -> str:
+        """What has not been listed yet, for the readiness probe; empty once all is."""
+        missing = [name for name, kept in self._informers.items() if not kept.synced.is_set()]
+        return f"not listed yet: {', '.join(missing)}" if missing else ""
+
+    async def run(self, show: Callable[[snapshot.Snapshot], None]) -> None:
+        """Keeps the picture current until cancelled; `show` sees each one."""
+        async with asyncio.TaskGroup() as group:
+            for name, kept in self._informers.items():
+                group.create_task(kept.run(), name=f"watch {name}")
+                group.create_task(self._note_changes(kept), name=f"note {name}")
+            for kept in self._informers.values():
+                await kept.synced.wait()
+            while True:
+                await self._stale.wait()
+                self._stale.clear()
+                now = snapshot.build(
+                    self._latest.number + 1,
+                    self._classes.objects.values(),
+                    self._device_classes.objects.values(),
+                    self._slices.objects.values(),
+                )
+                show(now)
+                async with self._turn:
+                    self._latest = now
+                    self._turn.notify_all()
+                await asyncio.sleep(_PACE_S)
+
+    async def newer(self, than: int, *, within_s: float) -> snapshot.Snapshot:
+        """The latest snapshot, as soon as its number is above `than`, or as it is after `within_s`.
+
+        The first one is waited for however long it takes: before it nothing is known.
+        """
+        async with self._turn:
+            await self._turn.wait_for(lambda: self._latest.number > 0)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    await self._turn.wait_for(lambda: self._latest.number > than)
+            return self._latest
+
+    async def _note_changes(self, kept: informer.Informer[Any]) -> None:
+        seen = 0
+        while True:
+            seen = await kept.changed(seen)
+            self._stale.set()

@@ -1,0 +1,91 @@
+"""One selection, said as CEL and as a test of our own."""
+
+import json
+from typing import Any
+
+import pytest
+
+from api import v1alpha1
+from controller import selection, snapshot
+
+CARDS: tuple[dict[str, Any], ...] = (
+    {"product_name": "NVIDIA L40S", "memory": 48 << 30},
+    {"product_name": "NVIDIA A100-SXM4-80GB (PCIe)", "memory": 80 << 30},
+    {"product_name": None, "memory": None},
+)
+
+
+def _cards(**wanted: Any) -> v1alpha1.Cards:
+    return v1alpha1.decode_class({"spec": {"backend": "Whole", "cards": wanted}}, "class c").cards
+
+
+def _among(type_: str | None = "gpu") -> dict[snapshot.Card, int]:
+    return {snapshot.Card(type=type_, **card): 1 for card in CARDS}
+
+
+HEAD = (
+    'device.driver == "gpu.elasticgpu.io" && '
+    '"type" in device.attributes["gpu.elasticgpu.io"] && device.attributes["gpu.elasticgpu.io"].type == "gpu"'
+)
+
+
+def test_a_class_without_wishes_takes_every_card_of_the_driver() -> None:
+    assert selection.selectors(_cards()) == [{"cel": {"expression": HEAD}}]
+    assert selection.matching(_cards(), _among()) == 3
+
+
+def test_every_test_of_an_optional_attribute_asks_first_whether_it_is_there() -> None:
+    [selector] = selection.selectors(_cards(productNames=["*L40S*", "A?"], minMemory="24Gi"))
+    assert selector["cel"]["expression"] == HEAD + (
+        ' && "productName" in device.attributes["gpu.elasticgpu.io"]'
+        ' && device.attributes["gpu.elasticgpu.io"].productName.matches("^(?:.*L40S.*|A.)$")'
+        ' && "memory" in device.capacity["gpu.elasticgpu.io"]'
+        ' && device.capacity["gpu.elasticgpu.io"].memory.compareTo(quantity("24Gi")) >= 0'
+    )
+
+
+def test_the_users_expression_stands_in_a_selector_of_its_own_and_cannot_lift_the_driver_test() -> None:
+    trick = "true) || (true"
+    assert selection.selectors(_cards(expression=trick)) == [
+        {"cel": {"expression": HEAD}},
+        {"cel": {"expression": trick}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count"),
+    [
+        ({"productNames": ["*L40S*"]}, 1),
+        ({"productNames": ["L40S"]}, 0),
+        ({"productNames": ["nvidia l40s"]}, 0),
+        ({"productNames": ["NVIDIA L40?"]}, 1),
+        ({"productNames": ["NVIDIA ????"]}, 1),
+        ({"productNames": ["*(PCIe)"]}, 1),
+        ({"productNames": ["NVIDIA.L40S", "[N]*"]}, 0),
+        ({"productNames": ["*L40S", "*A100*"]}, 2),
+        ({"productNames": ["*"]}, 2),
+        ({"minMemory": "48Gi"}, 1 + 1),
+        ({"minMemory": "48.5Gi"}, 1),
+        ({"minMemory": 60 << 30}, 1),
+        ({"minMemory": "60G"}, 1),
+        ({"minMemory": "0"}, 2),
+        ({"productNames": ["*L40S*"], "minMemory": "60Gi"}, 0),
+    ],
+)
+def test_cards_are_counted_by_name_and_memory(wanted: dict[str, Any], count: int) -> None:
+    assert selection.matching(_cards(**wanted), _among()) == count
+
+
+def test_a_device_that_is_no_whole_card_is_not_counted() -> None:
+    assert selection.matching(_cards(), _among("mig")) == 0
+    assert selection.matching(_cards(), _among(None)) == 0
+
+
+@pytest.mark.parametrize("glob", ['a"b', "a\\b", "a.b+c(d)|e[f]{g}^$", "per%cent"])
+def test_special_characters_of_a_glob_stay_themselves_in_cel(glob: str) -> None:
+    [selector] = selection.selectors(_cards(productNames=[glob]))
+    literal = selector["cel"]["expression"].partition(".matches(")[2].removesuffix(")")
+    pattern = json.loads(literal)
+    assert pattern.startswith("^(?:")
+    card = snapshot.Card(type="gpu", product_name=glob, memory=None)
+    assert selection.matching(_cards(productNames=[glob]), {card: 3}) == 3

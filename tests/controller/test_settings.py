@@ -1,0 +1,38 @@
+"""The environment -> Settings, or the variable's name in the refusal."""
+
+import socket
+from dataclasses import fields
+
+import pytest
+
+from api import errors
+from controller import settings
+
+
+def test_an_empty_environment_has_a_default_for_everything() -> None:
+    expected = settings.Settings(namespace="default", pod_name=socket.gethostname(), port=8080, log_level="info")
+    assert settings.read({}) == settings.read({"EGPU_PORT": "", "EGPU_NAMESPACE": ""}) == expected
+
+
+def test_what_is_given_is_taken() -> None:
+    given = {"EGPU_NAMESPACE": "gpu", "EGPU_POD_NAME": "c-1", "EGPU_PORT": "0", "EGPU_LOG_LEVEL": "debug"}
+    assert settings.read(given) == settings.Settings(namespace="gpu", pod_name="c-1", port=0, log_level="debug")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("EGPU_PORT", "http", "EGPU_PORT is 'http'; it must be a port number from 0 to 65535"),
+        ("EGPU_PORT", "65536", "EGPU_PORT is '65536'; it must be a port number from 0 to 65535"),
+        ("EGPU_LOG_LEVEL", "loud", "EGPU_LOG_LEVEL is 'loud'; known: debug, info, warning, error"),
+    ],
+)
+def test_a_bad_value_is_refused_by_the_variables_name(name: str, value: str, text: str) -> None:
+    with pytest.raises(errors.Invalid) as caught:
+        settings.read({name: value})
+    assert str(caught.value) == text
+
+
+def test_the_manual_tells_of_every_setting() -> None:
+    for field in fields(settings.Settings):
+        assert f"EGPU_{field.name.upper()}\n" in settings.manual()
