@@ -1,0 +1,186 @@
+"""The current objects of one collection, kept by list and watch.
+
+    LIST in pages -> project each object -> objects; then WATCH from there: event -> project -> objects, version + 1
+    consumer: `seen = informer.version`, read `objects`, `await informer.changed(seen)`, again
+
+Level-based: a consumer that was busy sees the latest state once, and misses none. What must stay true: nothing older
+than what is held replaces it (an own write is taken in before the watch brings it); a server that ends watches at
+once, or answers 410 for ever, is asked ever more slowly; memory holds one page of raw objects, and what `project` keeps.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, Generic, NoReturn, TypeVar
+
+import msgspec
+import structlog
+
+from api import errors
+from kube import apiserver, backoff, metrics, responses
+
+_log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+_PAGE: Final = 500
+_HEALTHY_S: Final = 20.0
+_FIRST_PAUSE_S: Final = 0.1
+_MOST_PAUSE_S: Final = 15.0
+
+
+class Informer(Generic[T]):
+    """`project` keeps what the consumer needs of an object; one that it cannot read is left out and logged.
+
+    Keys are `namespace/name`, or `name` where there is no namespace.
+    """
+
+    def __init__(
+        self,
+        api: apiserver.APIServer,
+        path: str,
+        *,
+        project: Callable[[dict[str, Any]], T],
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> None:
+        self._api = api
+        self._path = path
+        self._project = project
+        selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        self._selectors = {key: value for key, value in selectors.items() if value}
+        self._objects: dict[str, T] = {}
+        self._versions: dict[str, int] = {}
+        self._ahead: set[str] = set()
+        """Adopted, and not told of by the watch yet."""
+        self._reached = 0
+        """The version up to which the watch has told everything."""
+        self._listed = False
+        self._news = asyncio.Event()
+        self._backoff = backoff.Backoff(_FIRST_PAUSE_S, _MOST_PAUSE_S)
+        self._restarts = metrics.watch_restarts.labels(path.rpartition("/")[2])
+        self.objects: Mapping[str, T] = MappingProxyType(self._objects)
+        self.synced = asyncio.Event()
+        self.version = 0
+        self.connections = 0
+        """How often a watch was opened, also a change to wait for; behind a new one there may be another server."""
+
+    async def run(self) -> NoReturn:
+        """Keeps `objects` current until cancelled. Failures are logged and retried."""
+        while True:
+            try:
+                if not self._listed:
+                    await self._list()
+                await self._watch()
+            except responses.Expired as error:
+                self._listed = False
+                _log.info("listing again", path=self._path, reason=str(error))
+            except errors.ElasticGPUError as error:
+                _log.warning("watch failed", path=self._path, reason=str(error), failures=self._backoff.failures)
+            except msgspec.MsgspecError as error:
+                self._listed = False
+                _log.warning("not an answer of an API server", path=self._path, reason=str(error))
+            self._restarts.inc()
+            await asyncio.sleep(self._backoff.next_s())  # after a clean end too: some ends come at once
+
+    async def changed(self, since: int) -> int:
+        """Waits until `version` is not `since`, and returns it."""
+        while self.version == since:
+            await self._news.wait()
+        return self.version
+
+    def adopt(self, data: dict[str, Any]) -> None:
+        """Takes in what a write of our own returned, unless the watch has told of it, or of its end, already."""
+        key, version = _identity(data)
+        if version > self._reached and version > self._versions.get(key, 0):
+            self._keep(key, version, data)
+            self._ahead.add(key)
+            self._tell()
+
+    def discard(self, key: str) -> None:
+        """Takes out what an own call deleted; the watch confirms it later."""
+        if self._forget(key):
+            self._tell()
+
+    async def _list(self) -> None:
+        following, version, found = "", 0, set[str]()
+        while True:
+            page = await self._api.list_page(self._path, limit=_PAGE, following=following, **self._selectors)
+            version = int(page.resource_version or 0)
+            for item in page.items:
+                data = msgspec.json.decode(item)
+                key, item_version = _identity(data)
+                found.add(key)
+                if item_version != self._versions.get(key):
+                    self._keep(key, item_version, data)
+            following = page.following
+            if not following:
+                break
+            await asyncio.sleep(0)  # a page of projections is work: others get their turn
+        self._ahead = {key for key in self._ahead if self._versions.get(key, 0) > version}
+        for key in self._versions.keys() - found - self._ahead:
+            self._forget(key)
+        self._reached, self._listed = version, True
+        self.synced.set()
+        self._tell()
+
+    async def _watch(self) -> None:
+        query = self._selectors | {
+            "resourceVersion": str(self._reached),
+            "allowWatchBookmarks": True,
+            "timeoutSeconds": random.randint(300, 600),  # noqa: S311
+        }
+        opened = time.monotonic()
+        self.connections += 1
+        self._tell()
+        try:
+            async with contextlib.aclosing(self._api.watch(self._path, **query)) as lines:
+                async for line in lines:
+                    self._take(msgspec.json.decode(line))
+        finally:
+            if time.monotonic() - opened >= _HEALTHY_S:
+                self._backoff.reset()
+
+    def _take(self, event: dict[str, Any]) -> None:
+        data = event["object"]
+        if event["type"] == "ERROR":
+            raise responses.failure("WATCH", self._path, data.get("code", 500), msgspec.json.encode(data))
+        key, version = _identity(data)
+        self._reached = max(self._reached, version)
+        if event["type"] == "BOOKMARK" or version < self._versions.get(key, 0):
+            return
+        self._ahead.discard(key)
+        if event["type"] == "DELETED":
+            changed = self._forget(key)
+        else:
+            changed = version != self._versions.get(key) and self._keep(key, version, data)
+        if changed:
+            self._tell()
+
+    def _keep(self, key: str, version: int, data: dict[str, Any]) -> bool:
+        self._versions[key] = version
+        try:
+            self._objects[key] = self._project(data)
+        except (errors.ElasticGPUError, KeyError, TypeError, ValueError, AttributeError) as error:
+            _log.warning("object left out", path=self._path, key=key, reason=repr(error))
+            self._objects.pop(key, None)
+        return True
+
+    def _forget(self, key: str) -> bool:
+        self._versions.pop(key, None)
+        return self._objects.pop(key, None) is not None
+
+    def _tell(self) -> None:
+        self.version += 1
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+
+def _identity(data: dict[str, Any]) -> tuple[str, int]:
+    """Key and version. Versions of one kind can be compared: they are numbers that grow (KEP-5504)."""
+    meta = data["metadata"]
+    namespace, name = meta.get("namespace", ""), meta.get("name", "")
+    return (f"{namespace}/{name}" if namespace else name), int(meta.get("resourceVersion") or 0)

@@ -1,0 +1,188 @@
+"""Keeps the slices of one scope as wanted, whoever changes them.
+
+    want(pools) ----+
+    watch on slices +--> wake -> plan -> writes -> what was stored -> the informer's objects -> wake ...
+
+The plan starts from what the API server holds now, and answers of own writes are part of that at once. So there is no
+cache that could keep a deleted slice alive: a deletion is one event and one creation away from being mended, always.
+
+What must stay true: nothing is written when nothing differs; a server that leaves out fields is asked again only by
+dry runs, and a device that would be offered wrongly without them is never sent for real; a failure is retried.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, NoReturn
+
+import structlog
+
+from api import errors, resource
+from kube import apiserver, backoff, informer, limits, metrics, slices
+
+_log = structlog.get_logger(__name__)
+
+_ASK_AGAIN_S: Final = 300.0
+_REPAIRS: Final = 10
+"""Repairs in a row without a pause; more than that is somebody else writing the same slices."""
+_REPAIR_EVERY_S: Final = 10.0
+
+
+class Publisher:
+    """`on_dropped` is told which fields this server does not store, at each change, also when it stores all again."""
+
+    def __init__(
+        self,
+        api: apiserver.APIServer,
+        scope: slices.Scope,
+        on_dropped: Callable[[frozenset[str]], Awaitable[None]],
+    ) -> None:
+        self._api = api
+        self._scope = scope
+        self._on_dropped = on_dropped
+        self._informer = informer.Informer(api, slices.PATH, project=slices.seen, field_selector=scope.selector)
+        self._wanted: tuple[resource.Pool, ...] | None = None
+        self._published: tuple[resource.Pool, ...] | None = None
+        self._wake = asyncio.Event()
+        self._asked_for = asyncio.Event()
+        self._dropped: frozenset[str] = frozenset()
+        self._proven: frozenset[str] = frozenset()
+        self._asked: tuple[float, int] = (0.0, 0)
+        self._repairs = float(_REPAIRS)
+        self._repaired_at = time.monotonic()
+
+    def want(self, pools: tuple[resource.Pool, ...]) -> None:
+        """The pools from now on; the latest call wins. What the API server would refuse is left out and logged."""
+        results = [limits.checked(pool) for pool in pools]
+        wanted = tuple(pool for pool, _ in results)
+        if wanted == self._wanted:
+            return
+        for reason in (reason for _, reasons in results for reason in reasons):
+            _log.error("not published as wanted", reason=reason)
+        self._wanted = wanted
+        self._asked_for.set()
+        self._wake.set()
+
+    async def run(self) -> NoReturn:
+        """Publishes until cancelled. Leaves the slices as they are at the end: a restart finds them."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._informer.run(), name="slices informer")
+            tasks.create_task(self._relay(), name="slices relay")
+            await self._informer.synced.wait()
+            await self._publish()
+        raise AssertionError("a publisher ends by being cancelled")
+
+    async def _relay(self) -> NoReturn:
+        version = self._informer.version
+        while True:
+            version = await self._informer.changed(version)
+            self._wake.set()
+
+    async def _publish(self) -> NoReturn:
+        pauses = backoff.Backoff(0.1, 15.0)
+        while True:
+            self._wake.clear()
+            try:
+                await self._turn()
+                pauses.reset()
+            except errors.ElasticGPUError as error:
+                metrics.slice_failures.inc()
+                _log.warning("slices not published, will retry", reason=str(error), failures=pauses.failures)
+                await _within(pauses.next_s(), self._asked_for)
+            else:
+                await _within(_ASK_AGAIN_S if self._dropped else None, self._wake)
+
+    async def _turn(self) -> None:
+        wanted = self._wanted
+        self._asked_for.clear()
+        if wanted is None:
+            return
+        await self._prove(wanted)
+        present = tuple(self._informer.objects[name] for name in sorted(self._informer.objects))
+        writes = slices.plan(wanted, present, self._scope, self._dropped)
+        if writes and wanted is self._published and not await self._may_repair(writes):
+            self._wake.set()
+            return
+        for write in writes:
+            await self._perform(write)
+        self._published = wanted
+        if writes:
+            _log.info("slices published", writes=[f"{type(write).__name__.lower()} {write.name}" for write in writes])
+
+    async def _perform(self, write: slices.Write) -> None:
+        metrics.slice_writes.labels(type(write).__name__.lower()).inc()
+        path = f"{slices.PATH}/{write.name}"
+        match write:
+            case slices.Delete():
+                await self._api.delete(path, uid=write.uid, resource_version=write.resource_version)
+                self._informer.discard(write.name)
+                return
+            case slices.Create():
+                stored = await self._api.create(slices.PATH, write.body)
+            case slices.Replace():
+                answer = await self._api.update(path, write.body)
+                if answer is None:
+                    self._informer.discard(write.name)
+                    raise errors.Conflict(
+                        f"slice {write.name} was deleted while it was being replaced; it is made anew"
+                    )
+                stored = answer
+        self._informer.adopt(stored)
+        await self._learn(self._dropped | slices.dropped(write.body["spec"], stored["spec"]))
+
+    async def _prove(self, wanted: tuple[resource.Pool, ...]) -> None:
+        """A dry run where it matters: before risky fields are relied on, and now and then after fields were dropped."""
+        risky, connected, (at, connection) = slices.risky(wanted), self._informer.connections, self._asked
+        if connected != connection:
+            self._proven = frozenset()  # behind a new connection there may be another server
+        again = self._dropped and (time.monotonic() - at >= _ASK_AGAIN_S or connected != connection)
+        if not again and risky <= self._proven:
+            return
+        body = slices.trial(wanted, self._scope)
+        try:
+            stored = await self._api.create(slices.PATH, body, dryRun="All")
+        except errors.Invalid as error:
+            _log.warning("no dry run, devices with taints or counters are withheld", reason=str(error))
+            found = self._dropped | slices.carriers(risky)
+        else:
+            found = slices.dropped(body["spec"], stored["spec"])
+        self._proven, self._asked = risky, (time.monotonic(), connected)
+        await self._learn(found)
+
+    async def _learn(self, found: frozenset[str]) -> None:
+        if found == self._dropped:
+            return
+        _log.warning(
+            "the API server does not store all fields; devices that need them are withheld, enable its feature gates"
+            if found
+            else "the API server stores all fields again",
+            dropped=sorted(found),
+        )
+        self._dropped = found
+        self._wake.set()
+        await self._on_dropped(found)
+
+    async def _may_repair(self, writes: tuple[slices.Write, ...]) -> bool:
+        """At once, until repairs come so fast that somebody must be fighting us: then False, after a pause."""
+        now = time.monotonic()
+        self._repairs = min(self._repairs + (now - self._repaired_at) / _REPAIR_EVERY_S, float(_REPAIRS))
+        self._repaired_at = now
+        if self._repairs >= 1:
+            self._repairs -= 1
+            return True
+        _log.error(
+            "somebody else keeps changing these slices; repairing only now and then",
+            driver=self._scope.driver,
+            node=self._scope.node_name,
+            slices=[write.name for write in writes],
+            advice="look for a second driver with this name on this node",
+        )
+        await _within(_REPAIR_EVERY_S, self._asked_for)
+        return False
+
+
+async def _within(limit_s: float | None, event: asyncio.Event) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(limit_s):
+            await event.wait()

@@ -1,0 +1,183 @@
+"""What an informer holds after pages, events, cuts, compaction and own writes; and that it never asks in a hot loop."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kube.apiserver import APIServer
+from kube.informer import Informer
+from tests.fakes.apiserver import FakeAPIServer
+
+PODS = "/api/v1/pods"
+
+
+def pod(name: str) -> str:
+    return f"/api/v1/namespaces/ns/pods/{name}"
+
+
+def spec_n(data: dict[str, Any]) -> int:
+    return int(data["spec"]["n"])
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeAPIServer]:
+    async with FakeAPIServer() as running:
+        yield running
+
+
+@contextlib.asynccontextmanager
+async def informing(server: FakeAPIServer, folder: Path, **selectors: str) -> AsyncIterator[Informer[int]]:
+    async with APIServer.connect(server.kubeconfig(folder)) as api:
+        informer = Informer(api, PODS, project=spec_n, **selectors)
+        task = asyncio.create_task(informer.run(), name="informer")
+        try:
+            async with asyncio.timeout(5):
+                await informer.synced.wait()
+            yield informer
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def until(informer: Informer[int], wanted: dict[str, int]) -> None:
+    async with asyncio.timeout(5):
+        while dict(informer.objects) != wanted:
+            await informer.changed(informer.version)
+
+
+async def test_it_lists_in_pages_and_follows_every_kind_of_event(server: FakeAPIServer, tmp_path: Path) -> None:
+    for number in range(1001):
+        server.put(pod(f"p{number}"), {"spec": {"n": number}})
+    async with informing(server, tmp_path) as informer:
+        assert dict(informer.objects) == {f"ns/p{number}": number for number in range(1001)}
+        assert server.count("GET", "pods", watch=False) == 3
+        for number in range(2, 1001):
+            server.remove(pod(f"p{number}"))
+        server.put(pod("p0"), {"spec": {"n": 7}})
+        server.put(pod("new"), {"spec": {"n": 8}})
+        await until(informer, {"ns/p0": 7, "ns/p1": 1, "ns/new": 8})
+
+
+async def test_selectors_go_to_the_server(server: FakeAPIServer, tmp_path: Path) -> None:
+    server.put(pod("a"), {"spec": {"n": 1, "nodeName": "here"}})
+    server.put(pod("b"), {"spec": {"n": 2, "nodeName": "there"}})
+    async with informing(server, tmp_path, field_selector="spec.nodeName=here") as informer:
+        assert dict(informer.objects) == {"ns/a": 1}
+        await server.until(lambda: server.watching)
+        assert all(request.query["fieldSelector"] == "spec.nodeName=here" for request in server.requests)
+
+
+async def test_a_cut_watch_goes_on_where_it_was_without_a_list(server: FakeAPIServer, tmp_path: Path) -> None:
+    async with informing(server, tmp_path) as informer:
+        await server.until(lambda: server.watching)
+        server.cut_streams()
+        server.put(pod("a"), {"spec": {"n": 1}})
+        await until(informer, {"ns/a": 1})
+        assert server.count("GET", "pods", watch=False) == 1
+
+
+async def test_a_server_that_restarts_is_found_again(server: FakeAPIServer, tmp_path: Path) -> None:
+    async with informing(server, tmp_path) as informer:
+        await server.until(lambda: server.watching)
+        await server.stop()
+        server.put(pod("a"), {"spec": {"n": 1}})
+        await server.start()
+        await until(informer, {"ns/a": 1})
+
+
+async def test_bookmarks_move_the_place_to_go_on_from(server: FakeAPIServer, tmp_path: Path) -> None:
+    async with informing(server, tmp_path):
+        await server.until(lambda: server.watching)
+        for _ in range(5):
+            server.bookmark()
+        version = str(server.store.revision)
+        await asyncio.sleep(0.1)
+        server.cut_streams()
+        await server.until(lambda: server.count(watch=True) == 2)
+        assert server.requests[-1].query["resourceVersion"] == version
+
+
+@pytest.mark.parametrize("in_stream", [True, False])
+async def test_too_old_a_version_means_a_list_and_what_is_gone_is_gone(
+    server: FakeAPIServer, tmp_path: Path, in_stream: bool
+) -> None:
+    server.put(pod("a"), {"spec": {"n": 1}})
+    server.put(pod("b"), {"spec": {"n": 2}})
+    async with informing(server, tmp_path) as informer:
+        await server.until(lambda: server.watching)
+        if in_stream:
+            server.store.remove(next(p for p in server.store.objects if p.name == "a"))
+            server.compact()
+            server.bookmark()
+        else:
+            await server.stop()
+            server.remove(pod("a"))
+            server.compact()
+            await server.start()
+        await until(informer, {"ns/b": 2})
+        assert server.count("GET", "pods", watch=False) == 2
+
+
+async def test_a_page_token_that_expires_starts_the_list_again(server: FakeAPIServer, tmp_path: Path) -> None:
+    for number in range(501):
+        server.put(pod(f"p{number}"), {"spec": {"n": number}})
+    server.page_tokens_expire = True
+    async with informing(server, tmp_path) as informer:
+        assert len(informer.objects) == 501
+        assert server.count("GET", "pods", watch=False) == 4
+
+
+async def test_watches_that_end_at_once_are_opened_ever_more_slowly(server: FakeAPIServer, tmp_path: Path) -> None:
+    """A server that closes each stream cleanly and empty: other clients ask 500 times a second."""
+    server.watches_end_at_once = True
+    async with informing(server, tmp_path):
+        await asyncio.sleep(2)
+        assert 3 <= server.count(watch=True) <= 8
+
+
+async def test_410_for_ever_is_no_hot_loop(server: FakeAPIServer, tmp_path: Path) -> None:
+    server.fault(status=410, reason="Expired", watch=True, times=-1)
+    async with informing(server, tmp_path):
+        await asyncio.sleep(2)
+        assert 3 <= server.count(watch=True) <= 8
+
+
+async def test_an_object_that_cannot_be_read_costs_only_itself(server: FakeAPIServer, tmp_path: Path) -> None:
+    server.put(pod("a"), {"spec": {}})
+    server.put(pod("b"), {"spec": {"n": 2}})
+    async with informing(server, tmp_path) as informer:
+        assert dict(informer.objects) == {"ns/b": 2}
+        server.put(pod("b"), {"spec": {"n": "no number"}})
+        await until(informer, {})
+        server.put(pod("a"), {"spec": {"n": 1}})
+        await until(informer, {"ns/a": 1})
+
+
+async def test_an_own_write_counts_at_once_but_never_against_what_the_watch_has_told(
+    server: FakeAPIServer, tmp_path: Path
+) -> None:
+    """NV 4a, dra.md 7a: a cache of own writes kept deleted slices alive."""
+    async with informing(server, tmp_path) as informer:
+        await server.until(lambda: server.watching)
+        ahead = {"metadata": {"namespace": "ns", "name": "mine", "resourceVersion": "5000"}, "spec": {"n": 1}}
+        informer.adopt(ahead)
+        assert dict(informer.objects) == {"ns/mine": 1}
+        stored = server.put(pod("late"), {"spec": {"n": 2}})
+        server.remove(pod("late"))
+        server.put(pod("other"), {"spec": {"n": 3}})
+        await until(informer, {"ns/mine": 1, "ns/other": 3})
+        informer.adopt(stored)  # its answer came after its deletion was told
+        assert dict(informer.objects) == {"ns/mine": 1, "ns/other": 3}
+
+
+async def test_a_consumer_that_was_busy_wakes_once(server: FakeAPIServer, tmp_path: Path) -> None:
+    async with informing(server, tmp_path) as informer:
+        seen = informer.version
+        for number in range(10):
+            server.put(pod("a"), {"spec": {"n": number}})
+        await until(informer, {"ns/a": 9})
+        assert await informer.changed(seen) == informer.version
