@@ -15,7 +15,7 @@ What the library promises to a driver:
 - For one claim UID, at most one `prepare` or `unprepare` runs at a time, over all plugin processes of this node.
   Calls for different claims run side by side: guard what they share.
 - A call is never cancelled because the kubelet lost patience (45 s): it runs to its end, and a repeat of the kubelet
-  gets the result of the running one.
+  gets the result of the running one. Only a stop cuts it, after 5 s, which to you is like a crash.
 - `prepare` sees a claim that exists, has the UID the kubelet named, and is allocated. It may hold results of other
   drivers: `claim.of_driver(name)` are yours.
 
@@ -25,6 +25,8 @@ What a driver promises:
   /var/run/cdi is empty after a reboot (KK#141433).
 - It refuses a device that another claim still holds (KK: "the DRA driver is the last line of defense").
 - `unprepare` of an unknown claim succeeds.
+- Nothing blocks the event loop: registration must answer within 1 s, whatever a device does.
+- `pools` and `health` may be called anew, after the iterator or what feeds on it has failed.
 - An error is one of `api.errors`; its message reaches the pod's events. Any other exception is a defect of the driver:
   it fails this claim, is logged with its stack, and the plugin goes on.
 """

@@ -1,0 +1,109 @@
+"""What was prepared, written to the claims' `status.devices` behind the kubelet's answer.
+
+    prepared -> last wish per claim -> compared with what is stored -> one apply patch -> stored
+
+Nobody waits for it: it delays no Prepare and fails none. One write at a time; a claim prepared again meanwhile is
+written once, with the newest; one that cannot be written now is tried again, one that never can is logged and left.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+
+from api import errors, resource
+from kube import apiserver, status
+from kubeletplugin import claims, contract
+
+_PAUSE_S = 2
+
+log = structlog.get_logger()
+Devices = tuple[contract.PreparedDevice, ...]
+
+
+class Statuses:
+    def __init__(self, api: apiserver.APIServer, driver_name: str, found: claims.Claims) -> None:
+        self._api = api
+        self._driver_name = driver_name
+        self._claims = found
+        self._wanted: dict[resource.ClaimUID, tuple[resource.Claim, Devices]] = {}
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def want(self, found: claims.Found, devices: Devices) -> None:
+        """Devices without data are left out; nothing is written where the API server holds the same already."""
+        told = tuple(device for device in devices if device.data)
+        if told and not self._stored(found, told):
+            self._wanted[found.claim.uid] = found.claim, told
+            self._idle.clear()
+            self._wake.set()
+
+    def forget(self, uid: resource.ClaimUID) -> None:
+        self._wanted.pop(uid, None)
+
+    async def flush(self, timeout_s: float) -> None:
+        """Waits until all is written, or the time is over."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+        except TimeoutError:
+            log.warning("device statuses left unwritten", claims=len(self._wanted))
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            for uid in tuple(self._wanted):
+                await self._turn(uid)
+            if not self._wanted:
+                self._idle.set()
+            elif not self._wake.is_set():  # what is left was refused for now
+                asyncio.get_running_loop().call_later(_PAUSE_S, self._wake.set)
+
+    async def _turn(self, uid: resource.ClaimUID) -> None:
+        wish = self._wanted.get(uid)
+        if wish is None:
+            return
+        claim, devices = wish
+        try:
+            await self._write(claim, devices)
+        except (errors.Unavailable, errors.NotReady, errors.Conflict) as error:
+            log.info("device status will be written later", claim=str(claim), uid=uid, error=str(error))
+            return
+        except Exception as error:  # noqa: BLE001  whatever is wrong with this one, the others are written
+            log.warning("device status cannot be written", claim=str(claim), uid=uid, error=repr(error))
+        if self._wanted.get(uid) is wish:
+            del self._wanted[uid]
+
+    async def _write(self, claim: resource.Claim, devices: Devices) -> None:
+        """One patch; where the claim has changed since it was read, a second one on what is there now."""
+        try:
+            await self._patch(claim, devices)
+        except errors.Conflict:
+            ref = contract.ClaimRef(uid=claim.uid, namespace=claim.namespace, name=claim.name)
+            found = await self._claims.get(ref)
+            if not self._stored(found, devices):
+                await self._patch(found.claim, devices)
+
+    async def _patch(self, claim: resource.Claim, devices: Devices) -> None:
+        entries = tuple(
+            status.DeviceStatus(pool=device.pool, device=device.device, share_id=device.share_id, data=device.data)
+            for device in devices
+        )
+        await self._api.patch(
+            status.path(claim),
+            status.patch(claim, self._driver_name, entries),
+            kind=apiserver.Patch.APPLY,
+            fieldManager=self._driver_name,
+            force=True,
+        )
+
+    def _stored(self, found: claims.Found, devices: Devices) -> bool:
+        stored: dict[tuple[str, str, str], Mapping[str, Any]] = {
+            (entry.get("pool", ""), entry.get("device", ""), entry.get("shareID") or ""): entry.get("data") or {}
+            for entry in found.statuses
+            if entry.get("driver") == self._driver_name
+        }
+        return all(stored.get((device.pool, device.device, device.share_id)) == device.data for device in devices)

@@ -1,0 +1,66 @@
+"""Claims that are gone from the API server are given back. Replays NV#1278 and NV#840."""
+
+import asyncio
+from pathlib import Path
+
+from tests.kubeletplugin.worlds import CLAIMS, ScriptedDriver, ref, world
+
+PERIOD_S = 0.1
+
+
+async def _until_free(driver: ScriptedDriver, uid: str) -> None:
+    async with asyncio.timeout(5):
+        while uid in driver.held:
+            await driver.released.get()
+
+
+async def test_a_claim_deleted_while_the_plugin_was_down_is_given_back(tmp_path: Path) -> None:
+    driver = ScriptedDriver(held={"uid-1": ref(1), "uid-2": ref(2)})
+    async with world(tmp_path) as w:
+        w.put_claim(2)
+        async with w.serving(driver, sweep_period_s=PERIOD_S):
+            await _until_free(driver, "uid-1")
+    assert list(driver.held) == ["uid-2"]
+
+
+async def test_a_claim_of_the_same_name_and_another_uid_does_not_keep_the_old_one(tmp_path: Path) -> None:
+    driver = ScriptedDriver(held={"uid-1": ref(1)})
+    async with world(tmp_path) as w:
+        w.put_claim(1, uid="uid-new")
+        async with w.serving(driver, sweep_period_s=PERIOD_S):
+            await _until_free(driver, "uid-1")
+
+
+async def test_a_claim_is_looked_up_twice_before_it_counts_as_gone(tmp_path: Path) -> None:
+    driver = ScriptedDriver(held={"uid-1": ref(1)})
+    async with world(tmp_path) as w:
+        async with w.serving(driver, sweep_period_s=60):
+            await w.server.until(lambda: w.server.count("GET", "claim-1") == 1)
+        assert driver.calls == []
+
+
+async def test_an_api_server_that_fails_proves_nothing(tmp_path: Path) -> None:
+    driver = ScriptedDriver(held={"uid-1": ref(1)})
+    async with world(tmp_path) as w:
+        w.put_claim()
+        w.server.fault(path=CLAIMS, status=403, reason="Forbidden", times=-1)
+        async with w.serving(driver, sweep_period_s=PERIOD_S):
+            await w.server.until(lambda: w.server.count("GET", CLAIMS) > 5)
+        assert driver.calls == []
+
+
+async def test_a_server_that_does_not_serve_the_api_proves_nothing(tmp_path: Path) -> None:
+    driver = ScriptedDriver(held={"uid-1": ref(1)})
+    async with world(tmp_path) as w:
+        w.server.fault(path="/apis/resource.k8s.io/v1/", status=404, reason="NotFound", times=-1)
+        async with w.serving(driver, sweep_period_s=PERIOD_S):
+            await w.server.until(lambda: w.server.count("GET", CLAIMS) > 5)
+        assert driver.calls == []
+
+
+async def test_a_claim_that_cannot_be_freed_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    driver = ScriptedDriver(held={"uid-1": ref(1), "uid-2": ref(2)}, failures={"uid-1": RuntimeError("stuck")})
+    async with world(tmp_path) as w, w.serving(driver, sweep_period_s=PERIOD_S):
+        await _until_free(driver, "uid-2")
+        driver.failures.clear()
+        await _until_free(driver, "uid-1")
