@@ -18,6 +18,7 @@ VIOLATIONS = {
     "pure": ("driver/plan.py", "import time"),
     "gate-pynvml": ("driver/inventory.py", "import pynvml"),
     "gate-kubernetes": ("kube/slices.py", "import kubernetes"),
+    "gate-aiohttp": ("kube/slices.py", "import aiohttp"),
     "gate-grpc": ("controller/classes.py", "import grpc"),
     "way-api": ("api/errors.py", "import api.resource"),
     "way-kube": ("kube/slices.py", "import kube.publisher"),
