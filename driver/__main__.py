@@ -1,0 +1,181 @@
+"""The node driver: settings -> gateways -> node -> plugin. Only here everything is known to everything.
+
+Ends with 0 after SIGTERM or SIGINT, with 2 where a setting is wrong, with 1 where it cannot go on; the last line says why.
+"""
+
+import argparse
+import asyncio
+import dataclasses
+import datetime
+import importlib.metadata
+import logging
+import platform
+import signal
+import sys
+from pathlib import Path
+
+import structlog
+
+from api import errors, names
+from driver import (
+    cdi,
+    cdidir,
+    checkpoint,
+    disk,
+    hostroot,
+    ledger,
+    metrics,
+    node,
+    nvml,
+    plan,
+    preparer,
+    repairer,
+    settings,
+    watcher,
+)
+from driver.backends import whole
+from kube import apiserver
+from kubeletplugin import contract, locks, plugin
+
+_LIBRARY_DIRS = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64")
+_log = structlog.get_logger()
+
+
+def main() -> None:
+    """The entry point `egpu-node`."""
+    parser = argparse.ArgumentParser(
+        prog="egpu-node",
+        description="DRA driver for the GPUs of one node. It is set by environment variables:",
+        epilog=settings.described(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    parser.parse_args()
+    _log_from("info")
+    try:
+        chosen = settings.load()
+        _log_from(chosen.log_level)
+    except errors.Invalid as error:
+        sys.exit(_said("settings", error, 2))
+    try:
+        asyncio.run(_serve(chosen))
+    except (errors.ElasticGPUError, ExceptionGroup) as error:
+        reason = _first(error)
+        if not isinstance(reason, errors.ElasticGPUError):
+            raise
+        sys.exit(_said("stopped", reason, 1))
+
+
+async def _serve(chosen: settings.Settings) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    options = contract.Options(
+        driver_name=names.LOCAL_DRIVER,
+        node_name=chosen.node_name,
+        registry_dir=chosen.registry_dir,
+        plugin_dir=chosen.plugin_dir,
+        pod_uid=chosen.pod_uid,
+        sweep_period_s=chosen.sweep_s,
+    )
+    gateway = nvml.NVML(library=_library(chosen), limit_s=chosen.nvml_limit_s, sysfs=chosen.sysfs)
+    driver = await assembled(chosen, options.data_dir, gateway, disk.Disk())
+    await driver.start()
+    _log.info("starting", version=_version(), python=platform.python_version(), settings=dataclasses.asdict(chosen))
+    async with apiserver.APIServer.connect(user_agent=f"elastic-gpu-node/{_version()}") as api:
+        served = plugin.Plugin(driver, options, api)
+        async with (
+            metrics.door(chosen.metrics_port, lambda: driver.held, lambda: served.registered),
+            asyncio.TaskGroup() as group,
+        ):
+            background = group.create_task(driver.run(), name="node")
+            await served.run(stop)
+            background.cancel()
+    await gateway.close()
+    _log.info("stopped")
+
+
+async def assembled(chosen: settings.Settings, data_dir: Path, gateway: nvml.NVML, writer: disk.Disk) -> node.Node:
+    """The node with all its parts, not started."""
+    kept = checkpoint.Checkpoint(data_dir, writer)
+    specs = cdidir.CDIDir(chosen.cdi_dir, writer)
+    guards = locks.Locks(data_dir / "cards.lock")
+    book = ledger.Ledger(kept, guards.hold)
+    backend = whole.Whole()
+    hands = preparer.Preparer(kept, specs, backend)
+    places = hostroot.Places(
+        driver_root=chosen.driver_root,
+        dev_root=chosen.dev_root,
+        host_root=chosen.host_driver_root,
+        sysfs=chosen.sysfs,
+        toolkit=chosen.nvidia_ctk,
+        hook=chosen.cdi_hook,
+    )
+    eyes = watcher.Watcher(
+        world=plan.World(
+            driver=names.LOCAL_DRIVER,
+            pool=f"{names.POOL_PREFIX}{chosen.node_name}",
+            boot_id=await kept.boot_id(),
+            cards={},
+            troubles={},
+            host=cdi.HostEdits(),
+            backend=backend,
+            unread="they have not been looked at yet",
+        ),
+        gateway=gateway,
+        host=hostroot.HostRoot(places),
+        disk=kept,
+        held=book.held.values,
+        clock=lambda: datetime.datetime.now(datetime.UTC),  # noqa: TID251 the one clock, handed on from here
+        period_s=chosen.poll_s,
+        lost_effect="NoExecute" if chosen.lost_evicts else "NoSchedule",
+    )
+    mender = repairer.Repairer(book=book, disk=kept, specs=specs, hands=hands, eyes=eyes, period_s=chosen.repair_s)
+    return node.Node(book=book, specs=specs, hands=hands, eyes=eyes, mender=mender)
+
+
+def _library(chosen: settings.Settings) -> Path | None:
+    """The library's place, whether or not it is there already: the driver may come after us."""
+    if chosen.nvml_library is not None or chosen.driver_root == Path("/"):
+        return chosen.nvml_library
+    directory = next((path for path in _LIBRARY_DIRS if (chosen.driver_root / path).is_dir()), _LIBRARY_DIRS[0])
+    return chosen.driver_root / directory / "libnvidia-ml.so.1"
+
+
+def _log_from(level: str) -> None:
+    """One JSON object a line on stderr."""
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise errors.Invalid(f"EGPU_LOG_LEVEL={level!r} is none of debug, info, warning, error")
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(default=str),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+    )
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _said(event: str, error: BaseException, code: int) -> int:
+    _log.error(event, reason=str(error))
+    return code
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("elastic-gpu")
+    except importlib.metadata.PackageNotFoundError:  # run from the tree
+        return "0"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""The CDI directory: one spec file a claim, kept as it shall be.
+
+Runtimes look here whenever a container starts, also for a claim that was prepared long ago and for which no Prepare
+call comes any more. So a file that vanished or was changed has to be put back by whoever asks `broken` from time to
+time. What must stay true: a runtime sees a whole file or none, and no file of ours outlives its claim.
+"""
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from api import names, resource
+from driver import disk
+
+_PREFIX = f"{names.CDI_VENDOR}-{names.CDI_CLASS}_"
+_SUFFIX = ".json"
+_Print = tuple[int, int, int, int]
+
+
+class CDIDir:
+    """The one writer of our files there; it remembers how each looked when it was right."""
+
+    def __init__(self, directory: Path, writer: disk.Disk) -> None:
+        self._directory = directory
+        self._disk = writer
+        self._right: dict[resource.ClaimUID, _Print] = {}
+
+    async def write(self, uid: resource.ClaimUID, text: str) -> None:
+        self._right.pop(uid, None)
+        self._right[uid] = _print(await self._disk.replace(self._path(uid), text.encode()))
+
+    async def remove(self, uid: resource.ClaimUID) -> None:
+        """A claim without a file is fine."""
+        await self._disk.remove(self._path(uid))
+        self._right.pop(uid, None)
+
+    async def broken(self, wanted: Mapping[resource.ClaimUID, str]) -> tuple[resource.ClaimUID, ...]:
+        """The claims whose file is missing or is not the wanted text. One stat a file while nothing changes."""
+        right = dict(self._right)
+        found, seen = await self._disk.run(self._directory, _compare, self._directory, wanted, right)
+        self._right |= seen
+        return found
+
+    async def orphans(self, known: Collection[resource.ClaimUID]) -> tuple[resource.ClaimUID, ...]:
+        """The claims that have a file of ours and are not known."""
+        return await self._disk.run(self._directory, _orphans, self._directory, known)
+
+    def _path(self, uid: resource.ClaimUID) -> Path:
+        return _path(self._directory, uid)
+
+
+def _path(directory: Path, uid: resource.ClaimUID) -> Path:
+    return directory / f"{_PREFIX}{uid}{_SUFFIX}"
+
+
+def _print(found: os.stat_result) -> _Print:
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _compare(
+    directory: Path, wanted: Mapping[resource.ClaimUID, str], right: Mapping[resource.ClaimUID, _Print]
+) -> tuple[tuple[resource.ClaimUID, ...], dict[resource.ClaimUID, _Print]]:
+    broken, seen = [], {}
+    for uid, text in wanted.items():
+        path = _path(directory, uid)
+        try:
+            now = _print(path.stat())
+            if now != right.get(uid):
+                if path.read_bytes() != text.encode():
+                    broken.append(uid)
+                else:
+                    seen[uid] = now
+        except FileNotFoundError:
+            broken.append(uid)
+    return tuple(broken), seen
+
+
+def _orphans(directory: Path, known: Collection[resource.ClaimUID]) -> tuple[resource.ClaimUID, ...]:
+    try:
+        listed = [path.name for path in directory.iterdir()]
+    except FileNotFoundError:
+        return ()
+    ours = {
+        resource.ClaimUID(name.removesuffix(disk.TEMPORARY)[len(_PREFIX) : -len(_SUFFIX)])
+        for name in listed
+        if name.startswith(_PREFIX) and name.removesuffix(disk.TEMPORARY).endswith(_SUFFIX)
+    }
+    return tuple(sorted(ours - set(known)))

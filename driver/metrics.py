@@ -1,0 +1,102 @@
+"""What the node driver counts, and the one small HTTP door for Prometheus and for the kubelet's probes.
+
+/metrics   the series      /healthz   the event loop answers      /readyz   the kubelet has registered us
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from api import errors, names
+from driver import records
+
+CARDS = Gauge(f"{names.METRIC_PREFIX}cards", "Cards of this node by health", ("health",))
+CARDS_READ = Gauge(f"{names.METRIC_PREFIX}cards_read", "1 while the cards of this node can be read")
+STEP_SECONDS = Histogram(
+    f"{names.METRIC_PREFIX}step_seconds",
+    "Seconds of each step of preparing and unpreparing a claim",
+    ("step",),
+    buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5, 10),
+)
+SET_ASIDE = Counter(
+    f"{names.METRIC_PREFIX}records_set_aside", "Claim records that could not be read and were set aside"
+)
+REPAIRED = Counter(
+    f"{names.METRIC_PREFIX}cdi_files_repaired", "CDI files that were missing or changed and were put back"
+)
+
+for _step in ("intent", "write CDI file", "done", "remove CDI file", "remove record"):
+    STEP_SECONDS.labels(_step)
+
+_LIMIT_S = 5.0
+_LABELS = ("claim_uid", "claim_namespace", "claim_name", "card_uuid", "device", "phase", "admin_access")
+
+Held = Callable[[], Iterable[records.Record]]
+
+
+class Holders(Collector):
+    """The claims and the cards they hold, read when somebody asks: nothing to keep up to date (dcgm-exporter#718)."""
+
+    def __init__(self, held: Held) -> None:
+        self._held = held
+
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(
+            f"{names.METRIC_PREFIX}claim_holds_card", "1 for each card that a claim holds", labels=_LABELS
+        )
+        for record in tuple(self._held()):
+            for holding in record.holdings:
+                admin = str(holding.admin_access).lower()
+                claim = (record.uid, record.namespace, record.name)
+                family.add_metric((*claim, holding.card, holding.device, record.phase.value, admin), 1)
+        yield family
+
+
+@contextlib.asynccontextmanager
+async def door(port: int, held: Held, ready: Callable[[], bool]) -> AsyncIterator[None]:
+    """Listens on `port` of every address inside the block; 0 switches it off. Raises Unavailable if it is taken."""
+    holders = Holders(held)
+    REGISTRY.register(holders)
+    try:
+        if not port:
+            yield
+            return
+        try:
+            server = await asyncio.start_server(lambda *streams: _serve(ready, *streams), None, port)
+        except OSError as error:
+            raise errors.Unavailable(
+                f"port {port} for metrics and probes: {error}; set another EGPU_METRICS_PORT"
+            ) from error
+        async with server:
+            yield
+    finally:
+        REGISTRY.unregister(holders)
+
+
+async def _serve(ready: Callable[[], bool], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """One request, one answer, and the connection is closed."""
+    with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        async with asyncio.timeout(_LIMIT_S):
+            request = (await reader.readuntil(b"\r\n\r\n")).split(b" ", 2)
+            status, body = _answer(request[1].decode(errors="replace") if len(request) > 1 else "", ready)
+            head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+            writer.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+            await writer.drain()
+    writer.close()
+
+
+def _answer(target: str, ready: Callable[[], bool]) -> tuple[str, bytes]:
+    match target.partition("?")[0]:
+        case "/metrics":
+            return "200 OK", generate_latest()
+        case "/healthz":
+            return "200 OK", b"ok\n"
+        case "/readyz" if ready():
+            return "200 OK", b"ok\n"
+        case "/readyz":
+            return "503 Service Unavailable", b"the kubelet has not registered this driver yet\n"
+    return "404 Not Found", b"there are /metrics, /healthz and /readyz\n"

@@ -1,0 +1,149 @@
+"""The GPU driver of one node, as the plugin library knows it.
+
+    prepare     claim -> its locks -> disk looked at -> plan and record in one breath -> preparer -> devices
+    unprepare   claim -> its locks -> disk looked at -> preparer, backwards; no API server and no NVML needed
+    pools, health   what the watcher sees, told again whenever it changes
+    run         watches the cards, and keeps the CDI files as the records want them
+
+What must stay true: between the plan and its record in memory nothing else runs, so two claims cannot win one card; the
+locks of the claim and of its cards keep other processes out until that record is on disk.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+
+import structlog
+
+from api import names, resource
+from driver import cdi, cdidir, health, inventory, ledger, plan, preparer, records, repairer, watcher
+from kubeletplugin import contract
+
+_PATIENCE_S = 10.0
+"""How long a Prepare waits for the first look at the cards: the kubelet's own patience is 45 s."""
+_HEALTH = {
+    health.Verdict.HEALTHY: contract.Health.HEALTHY,
+    health.Verdict.UNHEALTHY: contract.Health.UNHEALTHY,
+    health.Verdict.UNKNOWN: contract.Health.UNKNOWN,
+}
+_log = structlog.get_logger()
+
+
+class Node:
+    """The Driver of `kubeletplugin.contract` for the cards of this machine."""
+
+    def __init__(
+        self,
+        *,
+        book: ledger.Ledger,
+        specs: cdidir.CDIDir,
+        hands: preparer.Preparer,
+        eyes: watcher.Watcher,
+        mender: repairer.Repairer,
+    ) -> None:
+        self._book = book
+        self._specs = specs
+        self._preparer = hands
+        self._watcher = eyes
+        self._repairer = mender
+
+    @property
+    def held(self) -> tuple[records.Record, ...]:
+        """The records of all claims that hold something."""
+        return tuple(self._book.held.values())
+
+    async def start(self) -> None:
+        """Reads what an earlier process left. Call it before anything else."""
+        await self._watcher.start()
+        await self._book.follow()
+        _log.info("records read", claims=len(self.held))
+
+    async def run(self) -> None:
+        """Watches cards and files, for ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watcher.run(), name="watch cards")
+            group.create_task(self._watcher.listen(), name="listen to the driver")
+            group.create_task(self._repairer.run(), name="repair CDI files")
+
+    async def prepare(self, claim: resource.Claim) -> tuple[contract.PreparedDevice, ...]:
+        results = claim.of_driver(names.LOCAL_DRIVER)
+        if not results:
+            return ()
+        await self.looked()
+        async with self._book.guarded(claim.uid, (result.device for result in results)):
+            before = await self._book.follow(claim.uid)
+            chosen = plan.plan(claim, self._watcher.world, self._book.held)
+            self._book.keep(chosen.record)  # no await since the plan
+            try:
+                if chosen.stale is not None:
+                    await self._preparer.unprepare(chosen.stale)
+                    before = None
+                record = await self._preparer.prepare(chosen.record, before)
+            except Exception:
+                await self._book.follow(claim.uid)
+                raise
+            self._book.keep(record)
+        return tuple(_answer(record.uid, holding) for holding in record.holdings)
+
+    async def unprepare(self, ref: contract.ClaimRef) -> None:
+        async with self._book.guarded(ref.uid):
+            record = await self._book.follow(ref.uid)
+            if record is None:
+                await self._specs.remove(ref.uid)
+                return
+            try:
+                await self._preparer.unprepare(record)
+            except Exception:
+                await self._book.follow(ref.uid)
+                raise
+            self._book.drop(ref.uid)
+        self._watcher.tell()  # a card that is gone was offered for this claim's sake
+
+    async def prepared(self) -> tuple[contract.ClaimRef, ...]:
+        await self._book.follow()
+        return tuple(contract.ClaimRef(uid=held.uid, namespace=held.namespace, name=held.name) for held in self.held)
+
+    async def pools(self) -> AsyncGenerator[tuple[resource.Pool, ...]]:
+        last = None
+        async with contextlib.aclosing(self._watcher.changes()) as changes:
+            async for _ in changes:
+                pool = self._watcher.pool(self.held)
+                if pool != last:
+                    last = pool
+                    yield (pool,)
+
+    async def health(self) -> AsyncGenerator[tuple[contract.DeviceHealth, ...]]:
+        last = None
+        async with contextlib.aclosing(self._watcher.changes()) as changes:
+            async for _ in changes:
+                now = tuple(
+                    _told(card, report, self._watcher.world.pool) for card, report in self._watcher.reports(self.held)
+                )
+                if now != last:
+                    last = now
+                    yield now
+
+    async def dropped(self, fields: frozenset[str]) -> None:
+        if fields:
+            _log.warning("the API server stores less of a slice than was sent", fields=sorted(fields))
+
+    async def looked(self) -> None:
+        """Waits, within reason, for the first look at the cards: a plan before it would only say so."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_S):
+                await self._watcher.looked.wait()
+
+
+def _answer(uid: resource.ClaimUID, holding: records.Holding) -> contract.PreparedDevice:
+    return contract.PreparedDevice(
+        requests=(holding.request.partition("/")[0],),
+        pool=holding.pool,
+        device=holding.device,
+        cdi_ids=(cdi.qualified(uid, holding),),
+        share_id=holding.share_id,
+        data={"uuid": holding.card, "model": holding.model, "enforcement": holding.enforcement},
+    )
+
+
+def _told(card: inventory.Card, report: health.Report, pool: str) -> contract.DeviceHealth:
+    return contract.DeviceHealth(pool=pool, device=card.name, health=_HEALTH[report.verdict], message=report.message)

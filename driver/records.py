@@ -1,0 +1,120 @@
+"""What the node knows of a prepared claim, and its text on disk.
+
+    claim + plan -> Record -> encode -> one file a claim -> decode -> Record
+
+    (none) --intent written--> Preparing --last step done--> Prepared
+       ^                           |                             |
+       +------- all undone ---- Undoing <-----Unprepare----------+
+                                   |  an undo failed
+                                 Stuck     kept, its cards withheld, tried again by the next Unprepare
+
+What must stay true: every phase holds its cards. A record names only results of this driver, and all that is needed to
+answer the kubelet, to write the CDI file again and to undo, without the API server and without NVML.
+
+The text is JSON that people can read, checked over its raw bytes: reading never depends on how today's code would write
+it (NV PR#1326). A field may be added with a default; any other change is a new version, and golden files of the old ones
+stay in the tests.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+import msgspec
+
+from api import errors, resource
+
+VERSION = "v1"
+_TEXT = re.compile(rb'\{"version":"(v[0-9]{1,4})","sha256":"([0-9a-f]{64})","record":(.*)\}\n', re.DOTALL)
+
+
+class Phase(Enum):
+    PREPARING = "Preparing"
+    PREPARED = "Prepared"
+    UNDOING = "Undoing"
+    STUCK = "Stuck"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One change of the world that a backend makes for a claim; `kind` is the backend's word."""
+
+    kind: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """One result of the claim and the card that answers it: uuid, minor number, product name where it has one."""
+
+    request: str
+    pool: str
+    device: str
+    card: str
+    minor: int
+    model: str = ""
+    share_id: str = ""
+    admin_access: bool = False
+    enforcement: str = ""
+
+    def answers(self, result: resource.Result) -> bool:
+        return (self.request, self.pool, self.device, self.share_id, self.admin_access) == (
+            result.request,
+            result.pool,
+            result.device,
+            result.share_id,
+            result.admin_access,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """`steps` are all that the plan wants, `done` how many of them are; `cdi` is the text of the CDI file."""
+
+    uid: resource.ClaimUID
+    namespace: str
+    name: str
+    phase: Phase
+    boot_id: str
+    holdings: tuple[Holding, ...]
+    cdi: str
+    steps: tuple[Step, ...] = field(default=())
+    done: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    def moved(self, phase: Phase, *, done: int | None = None) -> "Record":
+        return replace(self, phase=phase, done=self.done if done is None else done)
+
+
+def encode(record: Record) -> bytes:
+    body = msgspec.json.encode(record)
+    digest = hashlib.sha256(body).hexdigest().encode()
+    return b'{"version":"%b","sha256":"%b","record":%b}\n' % (VERSION.encode(), digest, body)
+
+
+def decode(text: bytes, uid: str) -> Record:
+    """The record of claim `uid` from its file's bytes.
+
+    Raises Corrupt, which names what is wrong, for anything that `encode` of this version has not written whole.
+    """
+    if not text:
+        raise errors.Corrupt("the record is empty")
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        cut = text.startswith(b'{"version":"') and not text.endswith(b"}\n")
+        raise errors.Corrupt("the record is cut off" if cut else "the record is not in the form of one")
+    version, digest, body = match[1].decode(), match[2].decode(), match[3]
+    if version != VERSION:
+        raise errors.Corrupt(f"the record is of version {version}; this driver reads {VERSION}: run the newer one")
+    if hashlib.sha256(body).hexdigest() != digest:
+        raise errors.Corrupt("the record does not match its checksum: some byte of it has changed")
+    try:
+        record = msgspec.json.decode(body, type=Record)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise errors.Corrupt(f"the record is whole but not understood: {error}") from error
+    if record.uid != uid:
+        raise errors.Corrupt(f"the record is that of claim {record.uid}, not of {uid}")
+    return record

@@ -1,0 +1,146 @@
+"""What an operator can set, and the only place that reads the environment.
+
+Each field is the variable `EGPU_` + its name in capitals; the docstring under it is what `--help` shows. A variable that
+is set and not understood stops the start with its name: a typo must not become a default.
+"""
+
+import ast
+import dataclasses
+import inspect
+import os
+import types
+import typing
+from dataclasses import dataclass
+from pathlib import Path
+
+from api import errors
+
+PREFIX = "EGPU_"
+_TOO_LARGE = 1_000_000
+_SWITCHES = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    node_name: str
+    """Name of this node in Kubernetes. Required; the chart takes it from the pod's spec.nodeName."""
+
+    pod_uid: str = ""
+    """UID of this pod. Set (the chart does): socket names carry it, and during a rolling update the old and the new pod
+    serve side by side. Empty: one instance at a time."""
+
+    registry_dir: Path = Path("/var/lib/kubelet/plugins_registry")
+    """The kubelet's directory for registration sockets. Change it with the kubelet's root directory."""
+
+    plugin_dir: Path = Path("/var/lib/kubelet/plugins")
+    """The kubelet's directory for plugins; our sockets and records are in its sub-directory gpu.elasticgpu.io. The path
+    must be the same here and on the host."""
+
+    cdi_dir: Path = Path("/var/run/cdi")
+    """Directory of CDI files, one of those that the host's container runtime reads (containerd: cdi_spec_dirs)."""
+
+    driver_root: Path = Path("/driver-root")
+    """Root of the NVIDIA driver's files as mounted here. / where this runs on the host itself."""
+
+    host_driver_root: str = "/"
+    """The same directory as the host names it: / for a driver installed on the host, /run/nvidia/driver for one in a
+    container."""
+
+    dev_root: Path | None = None
+    """Directory that has dev/nvidia0, as seen here. Empty: the driver root if it has a dev directory, else /."""
+
+    nvml_library: Path | None = None
+    """The file libnvidia-ml.so.1 to load. Empty: searched under the driver root, then by the loader."""
+
+    nvml_limit_s: float = 5.0
+    """Seconds that one call to the driver may take before the card counts as hung. A busy card answers within 1 s."""
+
+    nvidia_ctk: Path | None = None
+    """NVIDIA's nvidia-ctk, which lists what containers need of the driver. Empty: searched under the driver root; where
+    there is none, our own list serves."""
+
+    cdi_hook: str = ""
+    """Path of nvidia-cdi-hook on the host. Empty: searched under the driver root; where there is none, nvidia-ctk is not
+    used, and links become mounts."""
+
+    sysfs: Path = Path("/sys")
+    """Where sysfs is mounted: NUMA nodes and PCI topology."""
+
+    metrics_port: int = 9400
+    """TCP port of /metrics, /healthz and /readyz. 0 switches the door off."""
+
+    poll_s: float = 3.0
+    """Seconds between two looks at the cards, the driver's version and the host's device nodes. Events of the driver come
+    at once; this is for what it does not report."""
+
+    repair_s: float = 1.0
+    """Seconds between two looks at the CDI files. A missing or changed one is put back, since the kubelet makes no call
+    for a claim that is prepared."""
+
+    sweep_s: float = 60.0
+    """Seconds between two looks whether the prepared claims still exist in the API server."""
+
+    lost_evicts: bool = False
+    """true: the taint of a lost card is NoExecute, and its pods are evicted. false: NoSchedule, they stay."""
+
+    log_level: str = "info"
+    """debug, info, warning or error."""
+
+
+def load() -> Settings:
+    """The settings of this process. Raises Invalid, which names every variable that is wrong."""
+    values, wrong = {}, []
+    hints = typing.get_type_hints(Settings)
+    for item in dataclasses.fields(Settings):
+        variable = PREFIX + item.name.upper()
+        text = os.environ.get(variable, "")
+        if text:
+            try:
+                values[item.name] = _parsed(text, hints[item.name])
+            except ValueError as error:
+                wrong.append(f"{variable}={text!r}: {error}")
+        elif item.default is dataclasses.MISSING:
+            wrong.append(f"{variable} is not set")
+    if wrong:
+        raise errors.Invalid("; ".join(wrong))
+    return Settings(**values)  # type: ignore[arg-type]
+
+
+def described() -> str:
+    """All variables with default and meaning, for people."""
+    lines = []
+    for item in dataclasses.fields(Settings):
+        default = (
+            "required"
+            if item.default is dataclasses.MISSING
+            else f"default {item.default if item.default not in (None, '') else 'empty'}"
+        )
+        lines.append(f"{PREFIX}{item.name.upper()} ({default})")
+        lines += [f"    {line.strip()}" for line in _docstrings()[item.name].splitlines()]
+    return "\n".join(lines)
+
+
+def _parsed(text: str, kind: object) -> object:
+    if isinstance(kind, types.UnionType):
+        kind = next(part for part in typing.get_args(kind) if part is not types.NoneType)
+    if kind is bool:
+        if text.lower() not in _SWITCHES:
+            raise ValueError("neither true nor false")
+        return _SWITCHES[text.lower()]
+    if kind is float or kind is int:
+        number = float(text) if kind is float else int(text)
+        if not 0 <= number < _TOO_LARGE:
+            raise ValueError("out of range")
+        return number
+    return kind(text) if isinstance(kind, type) else text
+
+
+def _docstrings() -> dict[str, str]:
+    """The string under each field, as written above: Python itself keeps none."""
+    body = ast.parse(inspect.getsource(Settings)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for field, text in zip(body.body, body.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+            found[field.target.id] = str(ast.literal_eval(text.value))
+    return found

@@ -1,0 +1,193 @@
+"""Watches the cards of this machine: what there is, how well it is, what the host gives with it.
+
+    NVML's events and polls -> Inventory, Health -> the host's edits -> World -> `changes` -> pools, health, plans
+
+The cards are known (and offered) before the host's files are: a node is seen in the cluster at once, and a Prepare waits
+for `looked`. What must stay true: a card that is lost or hangs costs only itself; while NVML cannot be read nothing is
+known to be worse than before; and what is known of a card's health outlives this process.
+"""
+
+import asyncio
+import contextlib
+import datetime
+from collections.abc import AsyncGenerator, Callable, Iterable
+from dataclasses import replace
+
+import structlog
+
+from api import errors, resource
+from driver import checkpoint, health, hostroot, inventory, metrics, nvml, offer, plan, records
+
+_FILE = "health.json"
+_log = structlog.get_logger()
+
+Clock = Callable[[], datetime.datetime]
+Held = Callable[[], Iterable[records.Record]]
+
+
+class Watcher:
+    """`held`: the records, whose cards stay offered while they are away."""
+
+    def __init__(
+        self,
+        *,
+        world: plan.World,
+        gateway: nvml.NVML,
+        host: hostroot.HostRoot,
+        disk: checkpoint.Checkpoint,
+        held: Held,
+        clock: Clock,
+        period_s: float,
+        lost_effect: str,
+    ) -> None:
+        self.world = world
+        self.looked = asyncio.Event()
+        self._listed = asyncio.Event()
+        self._nvml = gateway
+        self._host = host
+        self._disk = disk
+        self._held = held
+        self._clock = clock
+        self._period_s = period_s
+        self._lost_effect = lost_effect
+        self._seen = inventory.Inventory()
+        self._health = health.Health()
+        self._written = ""
+        self._changed = asyncio.Event()
+        self._wake = asyncio.Event()
+
+    async def start(self) -> None:
+        """Reads what an earlier process knew of the cards' health."""
+        self._written = await self._disk.read_text(_FILE)
+        if self._written:
+            try:
+                self._health = health.decode(self._written, self.world.boot_id)
+            except errors.Corrupt as error:
+                await self._disk.set_text_aside(_FILE)
+                _log.error("health of the cards is begun anew", reason=str(error))
+
+    async def run(self) -> None:
+        """Looks for ever, every period and whenever the driver reports something."""
+        while True:
+            self._wake.clear()
+            try:
+                await self.look()
+            except Exception:  # noqa: BLE001 whatever one look dies of, the next may not
+                _log.exception("the cards could not be looked at, trying again")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._period_s):
+                    await self._wake.wait()
+
+    async def listen(self) -> None:
+        """Takes in what the driver reports, for ever."""
+        await self._listed.wait()
+        async for event in self._nvml.events():
+            _log.warning("the driver reports", kind=event.kind.value, card=event.uuid, xid=event.xid)
+            self._health = health.seen(self._health, event, self._clock())
+            self._show(unread=self.world.unread)
+            self._wake.set()
+
+    async def look(self) -> None:
+        """One look at everything."""
+        unread = ""
+        try:
+            seen = await self._nvml.inventory()
+        except errors.ElasticGPUError as error:
+            unread = str(error)
+            if unread != self.world.unread:
+                _log.warning("the cards cannot be read", reason=unread)
+        else:
+            self._health = health.polled(self._health, self._seen, seen, self._clock())
+            self._seen = seen
+            await self._probe()
+        self._mark_away()
+        self._show(unread=unread)
+        self._listed.set()
+        if not unread:
+            self._renew(host=await self._host.refresh(self._seen))
+        self.looked.set()
+        await self._keep()
+
+    async def changes(self) -> AsyncGenerator[None]:
+        """One turn as soon as the cards are known, then one after each change; changes in between are one."""
+        await self._listed.wait()
+        while True:
+            changed = self._changed
+            yield
+            await changed.wait()
+
+    def tell(self) -> None:
+        """Something that the pool is made of has changed."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def pool(self, held: Iterable[records.Record]) -> resource.Pool:
+        taints = {
+            uuid: health.taints(state, lost_effect=self._lost_effect) for uuid, state in self._health.states.items()
+        }
+        lost = offer.withheld(self._seen.known, held)
+        return offer.pool(self.world.pool, self._seen, lost, taints, self.world.backend)
+
+    def reports(self, held: Iterable[records.Record]) -> tuple[tuple[inventory.Card, health.Report], ...]:
+        """How each card is that is offered."""
+        cards = inventory.ordered((*self._seen.known, *offer.withheld(self._seen.known, held)))
+        unknown = health.Report(verdict=health.Verdict.UNKNOWN, message=self.world.unread)
+        return tuple(
+            (card, unknown if self.world.unread else health.report(self._health.of(card.uuid))) for card in cards
+        )
+
+    async def _probe(self) -> None:
+        """Whatever is held against a card that answers, only a probe takes back."""
+        doubtful = [card.uuid for card in self._seen.cards if self._health.of(card.uuid).causes]
+        for uuid, event in zip(doubtful, await asyncio.gather(*map(self._asked, doubtful)), strict=True):
+            self._health = health.seen(self._health, event, self._clock())
+            _log.info("card probed", card=uuid, outcome=event.kind.value)
+
+    async def _asked(self, uuid: inventory.CardUUID) -> inventory.Event:
+        try:
+            await self._nvml.probe(uuid)
+        except nvml.CardError as error:
+            return inventory.Event(kind=inventory.EventKind(error.kind.value), uuid=uuid)
+        return inventory.Event(kind=inventory.EventKind.ANSWERED, uuid=uuid)
+
+    def _mark_away(self) -> None:
+        """A card that was pulled out while nobody watched left no event, only a claim that holds it."""
+        for card in offer.withheld(self._seen.known, self._held()):
+            if not self._health.of(card.uuid).away:
+                event = inventory.Event(kind=inventory.EventKind.VANISHED, uuid=card.uuid)
+                self._health = health.seen(self._health, event, self._clock())
+
+    def _show(self, *, unread: str) -> None:
+        """Makes what is known now the picture for everybody."""
+        states = {card: self._health.of(card.uuid) for card in self._seen.known}
+        self._renew(
+            unread=unread,
+            cards={card.name: card for card in states},
+            troubles={
+                card.name: health.report(state).message
+                for card, state in states.items()
+                if state.severity > health.Severity.NOTED
+            },
+        )
+        count = dict.fromkeys(health.Verdict, 0)
+        for _, report in self.reports(self._held()):
+            count[report.verdict] += 1
+        for verdict, number in count.items():
+            metrics.CARDS.labels(verdict.value).set(number)
+        metrics.CARDS_READ.set(0 if unread else 1)
+        self.tell()
+
+    def _renew(self, **facts: object) -> None:
+        """The world stays the same object while nothing in it changes."""
+        world = replace(self.world, **facts)  # type: ignore[arg-type]
+        if world != self.world:
+            self.world = world
+
+    async def _keep(self) -> None:
+        text = health.encode(self._health, self.world.boot_id)
+        if text != self._written:
+            try:
+                await self._disk.write_text(_FILE, text)
+                self._written = text
+            except errors.Unavailable as error:
+                _log.warning("health of the cards could not be kept", reason=str(error))

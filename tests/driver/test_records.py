@@ -1,0 +1,123 @@
+"""The text of a record: what is written can be read, and nothing else can."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api import errors, resource
+from driver import records
+
+GOLDEN = Path(__file__).parent / "golden" / "record-v1.json"
+RECORD = records.Record(
+    uid=resource.ClaimUID("0b7c4d1e-7c2f-4f0e-9d3c-2f6f1a9f6f10"),
+    namespace="default",
+    name="training",
+    phase=records.Phase.PREPARED,
+    boot_id="e8677c90-42be-45d1-a0f1-8871f59a2f5a",
+    holdings=(
+        records.Holding(
+            request="gpu/big",
+            pool="egpu/node1",
+            device="gpu-00000000-0000-4000-8000-000000000000",
+            card="GPU-00000000-0000-4000-8000-000000000000",
+            minor=3,
+            model="NVIDIA H100 80GB HBM3",
+            share_id="a5",
+            admin_access=True,
+            enforcement="whole",
+        ),
+    ),
+    cdi='{"cdiVersion":"0.5.0"}',
+    steps=(records.Step(kind="limit", device="gpu-00000000-0000-4000-8000-000000000000"),),
+    done=1,
+)
+
+
+def _read(text: bytes) -> records.Record:
+    return records.decode(text, RECORD.uid)
+
+
+def test_records_of_the_first_release_are_read_for_ever() -> None:
+    """NV PR#1326: an upgrade made every record corrupt."""
+    assert _read(GOLDEN.read_bytes()) == RECORD
+
+
+def test_the_form_on_disk_has_not_changed_unnoticed() -> None:
+    assert records.encode(RECORD) == GOLDEN.read_bytes()
+
+
+TEXT = st.text(max_size=30)
+
+
+@given(
+    st.builds(
+        records.Record,
+        uid=st.just(RECORD.uid),
+        namespace=TEXT,
+        name=TEXT,
+        phase=st.sampled_from(records.Phase),
+        boot_id=TEXT,
+        holdings=st.lists(
+            st.builds(
+                records.Holding,
+                request=TEXT,
+                pool=TEXT,
+                device=TEXT,
+                card=TEXT,
+                minor=st.integers(0, 255),
+                model=TEXT,
+                share_id=TEXT,
+                admin_access=st.booleans(),
+                enforcement=TEXT,
+            ),
+            max_size=3,
+        ).map(tuple),
+        cdi=TEXT,
+        steps=st.lists(st.builds(records.Step, kind=TEXT, device=TEXT), max_size=3).map(tuple),
+        done=st.integers(0, 3),
+    )
+)
+def test_what_is_written_is_read(record: records.Record) -> None:
+    assert _read(records.encode(record)) == record
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_any_flipped_bit_is_noticed(bit: int) -> None:
+    """dra.md 7a: a flipped bit inside a UID was never noticed."""
+    text = records.encode(RECORD)
+    for place in range(len(text)):
+        harmed = text[:place] + bytes([text[place] ^ 1 << bit]) + text[place + 1 :]
+        with pytest.raises(errors.Corrupt):
+            _read(harmed)
+
+
+def test_any_cut_is_noticed() -> None:
+    text = records.encode(RECORD)
+    for length in range(len(text)):
+        with pytest.raises(errors.Corrupt):
+            _read(text[:length])
+
+
+@given(st.binary(max_size=200))
+def test_anything_else_is_corrupt_and_nothing_worse(text: bytes) -> None:
+    with pytest.raises(errors.Corrupt):
+        _read(text)
+
+
+def test_a_record_under_another_name_is_refused() -> None:
+    with pytest.raises(errors.Corrupt, match=f"that of claim {RECORD.uid}, not of b"):
+        records.decode(records.encode(RECORD), "b")
+
+
+def test_a_whole_record_that_is_not_understood_says_where() -> None:
+    with pytest.raises(errors.Corrupt, match=r"\$\.phase"):
+        _read(_signed(records.encode(RECORD).replace(b'"Prepared"', b'"Prepaid"')))
+
+
+def _signed(text: bytes) -> bytes:
+    import hashlib
+
+    body = text[text.index(b'"record":') + 9 : -2]
+    return b'{"version":"v1","sha256":"%b","record":%b}\n' % (hashlib.sha256(body).hexdigest().encode(), body)
