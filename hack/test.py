@@ -7,11 +7,11 @@ import os
 import subprocess
 import sys
 
-from hack import cluster
+from hack.cluster import requirements
 
 
 def main() -> None:
-    missing = cluster.missing()
+    missing = requirements.sentence(requirements.lacks())
     if missing:
         print(f"the end-to-end part cannot run here: {missing}", flush=True)
         if os.environ.get("CI") == "true":  # noqa: TID251  a program for a terminal, not a part of the product

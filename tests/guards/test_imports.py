@@ -14,7 +14,9 @@ def _fresh(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize("module", ["driver.plan", "driver.offer", "kubeletplugin.contract", "controller.classes", "kube.slices"])
+@pytest.mark.parametrize(
+    "module", ["driver.plan", "driver.offer", "kubeletplugin.contract", "controller.classes", "kube.slices"]
+)
 def test_a_module_that_decides_loads_nothing_that_acts(module: str) -> None:
     loaded = _fresh(f"import sys, {module}; print([name for name in {HEAVY} if name in sys.modules])")
     assert loaded.strip() == "[]"

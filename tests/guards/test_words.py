@@ -14,7 +14,9 @@ FORBIDDEN = {
 
 
 def test_no_file_holds_a_forbidden_word() -> None:
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     found = []
     for name in listed:
         path = ROOT / name

@@ -1,0 +1,128 @@
+"""An instance of a real Kubernetes on this machine, as the demo, the tests and the benchmarks hold it in their hands."""
+
+import subprocess
+from collections.abc import Iterable
+from concurrent import futures
+from dataclasses import dataclass
+from pathlib import Path
+
+from hack.cluster import (
+    addresses,
+    build,
+    commands,
+    controlplane,
+    lifecycle,
+    nodes,
+    paths,
+    processes,
+    readiness,
+    requirements,
+    state,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """One instance; all methods wait until what they say is done."""
+
+    instance: state.Instance
+
+    @classmethod
+    def up(
+        cls, name: str, nodes: int = 2, cards: Iterable[int] = (4, 0), kubernetes: str = build.KUBERNETES
+    ) -> "Cluster":
+        """Bring an instance up; one that is up already with the same nodes and cards is returned as it is."""
+        addresses.check_name(name)
+        counts = addresses.card_counts(cards, nodes)
+        wanted = tuple(
+            state.Node(name=node, index=index, cards=count)
+            for index, (node, count) in enumerate(zip(addresses.node_names(nodes), counts, strict=True), start=1)
+        )
+        requirements.check()
+        binaries = build.build(kubernetes)
+        with state.locked(paths.clusters() / name):
+            return cls(instance=lifecycle.up(name, wanted, kubernetes, binaries))
+
+    @classmethod
+    def find(cls, name: str) -> "Cluster | None":
+        """The instance of this name, if it has come up."""
+        instance = state.load(name)
+        return cls(instance=instance) if instance and instance.ready else None
+
+    @property
+    def name(self) -> str:
+        return self.instance.name
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.instance.kubeconfig
+
+    @property
+    def bin(self) -> Path:
+        """The directory with kubectl, ctr and the other programs."""
+        return self.instance.bin
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(node.name for node in self.instance.nodes)
+
+    @property
+    def logs(self) -> Path:
+        """The directory with a log file for each program."""
+        return self.instance.directory / "logs"
+
+    def down(self) -> None:
+        lifecycle.down(self.name)
+
+    def load_image(self, archive: Path) -> None:
+        """Import an image archive (OCI layout or docker-archive) on every node."""
+        with futures.ThreadPoolExecutor() as pool:
+            done = [pool.submit(nodes.import_image, self.instance, node, archive) for node in self.instance.nodes]
+        for one in done:
+            one.result()
+
+    def node_exec(
+        self,
+        node: str,
+        *argv: str,
+        check: bool = True,
+        input: str | None = None,  # noqa: A002 - subprocess's word
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command in the namespaces of a node; one that fails is an error unless `check` is false."""
+        command = (*nodes.entering(self.instance, self.instance.node(node)), *argv)
+        done = subprocess.run(command, check=False, input=input or "", text=True, capture_output=True)
+        if check and done.returncode != 0:
+            raise commands.failed(argv, done.returncode, done.stderr or done.stdout)
+        return done
+
+    def host_path(self, node: str, path: str) -> Path:
+        """Where this machine sees a node's file below /run, /var/run, /var/lib or /var/log."""
+        return nodes.host_path(self.instance, self.instance.node(node), str(path))
+
+    def stop_kubelet(self, node: str) -> None:
+        self._stop(node, nodes.KUBELET)
+
+    def start_kubelet(self, node: str) -> None:
+        nodes.start(self.instance, self.instance.node(node), nodes.KUBELET)
+
+    def restart_kubelet(self, node: str) -> None:
+        self.stop_kubelet(node)
+        self.start_kubelet(node)
+
+    def restart_containerd(self, node: str) -> None:
+        """Containers go on running meanwhile, as after an upgrade of containerd."""
+        self._stop(node, nodes.CONTAINERD)
+        nodes.start(self.instance, self.instance.node(node), nodes.CONTAINERD)
+        readiness.wait_for_containerd(self.instance, self.instance.node(node))
+
+    def stop_apiserver(self) -> None:
+        """It would wait for its watches to end; nothing is lost when it does not."""
+        processes.stop(self.instance.directory, controlplane.APISERVER, patience_s=1.0)
+
+    def start_apiserver(self) -> None:
+        """Start the API server and wait until it is ready."""
+        controlplane.start(self.instance, controlplane.APISERVER)
+        readiness.wait_for_api(self.instance)
+
+    def _stop(self, node: str, program: str) -> None:
+        processes.stop(self.instance.directory, nodes.program_name(self.instance.node(node), program))

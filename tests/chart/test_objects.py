@@ -1,0 +1,139 @@
+"""What the chart puts into a cluster."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+import controller.settings
+import driver.settings
+from api import names
+from tests.chart.conftest import NAMESPACE, Object
+
+NODE = "elastic-gpu-node"
+CONTROLLER = "elastic-gpu-controller"
+Objects = dict[tuple[str, str], Object]
+
+ALL_SET = {
+    "image": {
+        "repository": "registry.example:5000/team/elastic-gpu",
+        "tag": "1.2.3",
+        "pullPolicy": "Always",
+        "pullSecrets": ["one", "two"],
+    },
+    "kubeletRoot": "/data/kubelet",
+    "cdiDir": "/run/cdi",
+    "driverRoot": "/run/nvidia/driver",
+    "logLevel": "debug",
+    "node": {"nodeSelector": {"gpu": "yes"}, "affinity": {"nodeAffinity": {}}, "tolerations": [], "resources": {}},
+    "controller": {
+        "replicas": 2,
+        "nodeSelector": {"infra": "yes"},
+        "affinity": {"podAntiAffinity": {}},
+        "tolerations": [{"operator": "Exists"}],
+        "resources": {"limits": {"memory": "1Gi"}},
+    },
+}
+
+
+@pytest.mark.parametrize("values", [{}, ALL_SET], ids=["defaults", "everything set"])
+def test_every_object_fits_the_schema_of_its_kind(render: Callable[..., list[Object]], values: dict[str, Any]) -> None:
+    known = [found for found in render(values) if found["apiVersion"] != names.API_VERSION]
+    assert len(known) >= 10
+    for found in known:
+        kubernetes_validate.validate(found, "1.37", strict=True)
+
+
+def test_settings_arrive_where_they_belong(render: Callable[..., list[Object]]) -> None:
+    by_name = {(found["kind"], found["metadata"]["name"]): found for found in render(ALL_SET)}
+    pod = _pod(by_name, "DaemonSet", NODE)
+    env = {one["name"]: one.get("value") for one in _container(pod)["env"]}
+    paths = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in pod["volumes"]}
+    assert _container(pod)["image"] == "registry.example:5000/team/elastic-gpu:1.2.3"
+    assert pod["imagePullSecrets"] == [{"name": "one"}, {"name": "two"}]
+    assert paths["plugins"] == env["EGPU_PLUGIN_DIR"] == "/data/kubelet/plugins"
+    assert paths["registry"] == env["EGPU_REGISTRY_DIR"] == "/data/kubelet/plugins_registry"
+    assert paths["cdi"] == env["EGPU_CDI_DIR"] == "/run/cdi"
+    assert paths["driver-root"] == env["EGPU_HOST_DRIVER_ROOT"] == "/run/nvidia/driver"
+    assert pod["nodeSelector"] == {"gpu": "yes"}
+    assert by_name["Deployment", CONTROLLER]["spec"]["replicas"] == 2
+    assert _pod(by_name, "Deployment", CONTROLLER)["tolerations"] == [{"operator": "Exists"}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "settings"),
+    [("DaemonSet", NODE, driver.settings.Settings), ("Deployment", CONTROLLER, controller.settings.Settings)],
+)
+def test_every_variable_is_one_that_the_program_reads(objects: Objects, kind: str, name: str, settings: type) -> None:
+    known = {f"EGPU_{field.name.upper()}" for field in dataclasses.fields(settings)}
+    given = {one["name"] for one in _container(_pod(objects, kind, name))["env"]} - {"NVIDIA_VISIBLE_DEVICES"}
+    assert given <= known
+
+
+def test_sockets_lie_at_the_same_path_inside_and_outside(objects: Objects) -> None:
+    """The kubelet opens the path that the driver names."""
+    pod = _pod(objects, "DaemonSet", NODE)
+    inside = {mount["name"]: mount["mountPath"] for mount in _container(pod)["volumeMounts"]}
+    outside = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume}
+    assert {name: inside[name] for name in ("registry", "plugins", "cdi")} == {
+        name: outside[name] for name in ("registry", "plugins", "cdi")
+    }
+
+
+def test_the_node_driver_is_replaced_without_a_gap(objects: Objects) -> None:
+    daemonset = objects["DaemonSet", NODE]
+    env = {one["name"]: one for one in _container(_pod(objects, "DaemonSet", NODE))["env"]}
+    assert daemonset["spec"]["updateStrategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    assert env["EGPU_POD_UID"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.uid"
+
+
+def test_only_the_node_driver_is_privileged(objects: Objects) -> None:
+    assert _container(_pod(objects, "DaemonSet", NODE))["securityContext"]["privileged"] is True
+    pod = _pod(objects, "Deployment", CONTROLLER)
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert _container(pod)["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_the_node_driver_gets_no_card_from_the_default_runtime(objects: Objects) -> None:  # NV#426
+    assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in _container(_pod(objects, "DaemonSet", NODE))["env"]
+
+
+def test_images_are_pinned_to_the_version_of_the_chart(objects: Objects) -> None:
+    images = {
+        _container(_pod(objects, kind, name))["image"]
+        for kind, name in (("DaemonSet", NODE), ("Deployment", CONTROLLER))
+    }
+    assert images == {"registry.example/elastic-gpu:0.1.0"}
+
+
+def test_what_has_no_namespace_carries_the_name_of_the_release(
+    render: Callable[..., list[Object]],
+) -> None:  # intel/helm-charts PR#62
+    found = [one for one in render(name="second") if one["apiVersion"] != names.API_VERSION]
+    assert found
+    assert all(one["metadata"]["name"].startswith("second-elastic-gpu") for one in found)
+    assert all(one["metadata"].get("namespace", NAMESPACE) == NAMESPACE for one in found)
+
+
+def test_the_ready_made_class_is_there(objects: Objects) -> None:
+    assert objects["ElasticGPUClass", "training.elasticgpu.io"]["spec"] == {
+        "backend": "Whole",
+        "workloadTypes": ["training"],
+    }
+
+
+def _pod(objects: Objects, kind: str, name: str) -> Object:
+    spec: Object = objects[kind, name]["spec"]["template"]["spec"]
+    return spec
+
+
+def _container(pod: Object) -> Object:
+    (container,) = pod["containers"]
+    found: Object = container
+    return found

@@ -1,0 +1,88 @@
+"""What the two accounts may do: exactly what they need, and nothing beside it."""
+
+from api import names
+from tests.chart.conftest import NAMESPACE, Object
+
+NODE = "elastic-gpu-node"
+CONTROLLER = "elastic-gpu-controller"
+POLICY = "elastic-gpu-node-slices"
+Objects = dict[tuple[str, str], Object]
+
+NODE_RIGHTS = {
+    "resourceclaims": {"get"},
+    "resourceclaims/status": {"patch"},
+    "resourceclaims/driver": {"associated-node:patch"},
+    "resourceslices": {"list", "watch", "create", "update", "delete"},
+    "nodes": {"get"},
+}
+CONTROLLER_RIGHTS = {
+    "elasticgpuclasses": {"list", "watch"},
+    "elasticgpuclasses/status": {"patch"},
+    "deviceclasses": {"list", "watch", "create", "patch", "delete"},
+    "resourceslices": {"list", "watch"},
+}
+
+
+def test_the_node_driver_has_exactly_these_rights(objects: Objects) -> None:
+    assert _rights(objects["ClusterRole", NODE]) == NODE_RIGHTS
+
+
+def test_the_controller_has_exactly_these_rights(objects: Objects) -> None:
+    assert _rights(objects["ClusterRole", CONTROLLER]) == CONTROLLER_RIGHTS
+    assert _rights(objects["Role", CONTROLLER]) == {"leases": {"get", "create", "update"}}
+
+
+def test_the_node_driver_writes_status_of_its_own_devices_only(objects: Objects) -> None:
+    (rule,) = [rule for rule in objects["ClusterRole", NODE]["rules"] if "resourceclaims/driver" in rule["resources"]]
+    assert rule["resourceNames"] == [names.LOCAL_DRIVER]
+
+
+def test_roles_are_given_to_the_accounts_of_the_pods_and_to_nobody_else(objects: Objects) -> None:
+    accounts = {
+        NODE: objects["DaemonSet", NODE]["spec"]["template"]["spec"]["serviceAccountName"],
+        CONTROLLER: objects["Deployment", CONTROLLER]["spec"]["template"]["spec"]["serviceAccountName"],
+    }
+    bindings = [found for (kind, _), found in objects.items() if kind.endswith("RoleBinding") or kind == "RoleBinding"]
+    assert len(bindings) == 3
+    for binding in bindings:
+        (subject,) = binding["subjects"]
+        assert subject == {
+            "kind": "ServiceAccount",
+            "name": accounts[binding["roleRef"]["name"]],
+            "namespace": NAMESPACE,
+        }
+        assert ("ServiceAccount", subject["name"]) in objects
+
+
+def test_the_policy_names_the_account_of_the_node_drivers_pods(objects: Objects) -> None:  # NV#1317
+    account = objects["DaemonSet", NODE]["spec"]["template"]["spec"]["serviceAccountName"]
+    (condition,) = objects["ValidatingAdmissionPolicy", POLICY]["spec"]["matchConditions"]
+    assert condition["expression"] == f'request.userInfo.username == "system:serviceaccount:{NAMESPACE}:{account}"'
+
+
+def test_the_policy_is_bound_and_denies(objects: Objects) -> None:
+    spec = objects["ValidatingAdmissionPolicyBinding", POLICY]["spec"]
+    assert spec == {"policyName": POLICY, "validationActions": ["Deny"]}
+    assert objects["ValidatingAdmissionPolicy", POLICY]["spec"]["failurePolicy"] == "Fail"
+
+
+def test_the_policy_sees_every_write_in_every_served_version(objects: Objects) -> None:  # NV PR#475
+    (rule,) = objects["ValidatingAdmissionPolicy", POLICY]["spec"]["matchConstraints"]["resourceRules"]
+    assert set(rule["apiVersions"]) == {"v1", "v1beta1", "v1beta2"}
+    assert set(rule["operations"]) == {"CREATE", "UPDATE", "DELETE"}
+    assert rule["resources"] == ["resourceslices"]
+
+
+def test_the_policy_and_the_driver_agree_on_names(objects: Objects) -> None:
+    text = " ".join(rule["expression"] for rule in objects["ValidatingAdmissionPolicy", POLICY]["spec"]["validations"])
+    assert f'"{names.LOCAL_DRIVER}"' in text
+    assert f'"{names.POOL_PREFIX}"' in text
+
+
+def _rights(role: Object) -> dict[str, set[str]]:
+    rights: dict[str, set[str]] = {}
+    for rule in role["rules"]:
+        for resource in rule["resources"]:
+            rights.setdefault(resource, set()).update(rule["verbs"])
+    assert not any("*" in word for rule in role["rules"] for words in rule.values() for word in words)
+    return rights

@@ -1,0 +1,94 @@
+"""One real Kubernetes for all end-to-end tests: two nodes, four fake cards on the first, our image, our chart.
+
+What a test leaves behind in its namespace goes with it; a test that changes a node puts it right itself. When one fails,
+its report ends with every DRA object, the events and the logs of the driver.
+
+TEST_CLUSTER=<name of a running instance of hack/cluster> uses that one and leaves it: for working on these tests.
+"""
+
+import os
+from collections.abc import Generator, Iterator
+
+import pytest
+
+from hack import release
+from hack.cluster import Cluster, cards, paths
+from hack.kubectl import Kubectl, KubectlError
+from tests.e2e.stage import Stage
+
+_LIMIT_S = 900
+"""The first test of a session also brings the cluster up and builds the image."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("e2e") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_LIMIT_S))
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    if running := paths.environment().get("TEST_CLUSTER"):
+        found = Cluster.find(running)
+        assert found, f"no instance {running} is up"
+        yield found
+        return
+    up = Cluster.up(f"test-{os.getpid()}", nodes=2, cards=(4, 0))
+    try:
+        yield up
+    finally:
+        up.down()
+
+
+@pytest.fixture(scope="session")
+def admin(cluster: Cluster) -> Kubectl:
+    """kubectl with all rights."""
+    return Kubectl(program=str(cluster.bin / "kubectl"), kubeconfig=cluster.kubeconfig)
+
+
+@pytest.fixture(scope="session")
+def installed(cluster: Cluster, admin: Kubectl) -> None:
+    """The chart with our image, up on both nodes."""
+    reference, archive = release.image()
+    cluster.load_image(archive)
+    release.install(admin, release.values(reference, cards.DRIVER_ROOT))
+    release.wait(admin)
+
+
+@pytest.fixture
+def stage(installed: None, admin: Kubectl, cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """A namespace of the test's own."""
+    made = Stage.open(admin, cluster, request.node.name)
+    yield made
+    made.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    admin = getattr(item, "funcargs", {}).get("admin") or getattr(
+        getattr(item, "funcargs", {}).get("stage"), "kubectl", None
+    )
+    if report.failed and admin:
+        report.sections.append(("the cluster", _picture(admin)))
+    return report
+
+
+def _picture(kubectl: Kubectl) -> str:
+    driver = ("-n", release.NAMESPACE, "logs", "--tail=200", "--prefix", "-l", "app.kubernetes.io/name=elastic-gpu")
+    questions = (
+        ("get", "nodes,pods", "-A", "-o", "wide"),
+        ("get", "resourceclaims,resourceclaimtemplates", "-A", "-o", "yaml"),
+        ("get", "deviceclasses,resourceslices,elasticgpuclasses", "-o", "yaml"),
+        ("get", "events", "-A", "--sort-by=.lastTimestamp"),
+        driver,
+        (*driver, "--previous", "--ignore-errors"),
+    )
+    return "\n\n".join(_answer(kubectl, question) for question in questions)
+
+
+def _answer(kubectl: Kubectl, question: tuple[str, ...]) -> str:
+    try:
+        return f"$ kubectl {' '.join(question)}\n{kubectl(*question)}"
+    except KubectlError as error:
+        return f"$ {error}"

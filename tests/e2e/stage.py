@@ -1,0 +1,166 @@
+"""What an end-to-end test does to a cluster: a namespace of its own, objects in it, and waiting for what has to happen."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hack import release
+from hack.cluster import Cluster
+from hack.kubectl import Kubectl, KubectlError
+from tests.e2e import manifests
+
+T = TypeVar("T")
+Object = dict[str, Any]
+CDI = "/var/run/cdi"
+NODE_PODS = "app.kubernetes.io/name=elastic-gpu,app.kubernetes.io/component=node"
+
+
+def until(what: str, look: Callable[[], T], limit_s: float = 60) -> T:
+    """The first answer of `look` that holds; the API has no event for most of what these tests wait for."""
+    deadline = time.monotonic() + limit_s
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"not within {limit_s:.0f} s: {what}"
+        time.sleep(0.1)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    kubectl: Kubectl
+    cluster: Cluster
+    namespace: str
+    started: float
+
+    @classmethod
+    def open(cls, kubectl: Kubectl, cluster: Cluster, test: str) -> "Stage":
+        namespace = (
+            f"{re.sub(r'[^a-z0-9]+', '-', test.removeprefix('test_').lower())[:40]}-{time.monotonic_ns() % 10**6}"
+        )
+        kubectl("create", "namespace", namespace)
+        return cls(kubectl=kubectl, cluster=cluster, namespace=namespace, started=time.monotonic())
+
+    def close(self) -> None:
+        """Pods first: their cards are free when they are gone."""
+        self("delete", "pods", "--all", "--grace-period=1", "--timeout=60s")
+        self("delete", "resourceclaims", "--all", "--timeout=60s")
+        self.kubectl("delete", "namespace", self.namespace, "--wait=false")
+        assert not self.defects()
+
+    def defects(self) -> list[str]:
+        """What the drivers logged as a failure of their own since the test began, even if a repeat of the call went well."""
+        since = f"--since={time.monotonic() - self.started:.0f}s"
+        logs = self.kubectl("-n", release.NAMESPACE, "logs", since, "--tail=-1", "-l", NODE_PODS, "--ignore-errors")
+        return [line for line in logs.splitlines() if '"driver failed"' in line or '"level": "critical"' in line]
+
+    def __call__(self, *arguments: str, text: str = "") -> str:
+        return self.kubectl("-n", self.namespace, *arguments, text=text)
+
+    def create(self, *objects: Object) -> None:
+        self("create", "-f", "-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+
+    def get(self, kind: str, name: str) -> Object:
+        found: Object = json.loads(self("get", kind, name, "-o", "json"))
+        return found
+
+    def delete(self, kind: str, name: str, *more: str) -> None:
+        self("delete", kind, name, "--timeout=60s", *(more or ("--grace-period=1",) if kind == "pod" else more))
+
+    def start(self, *objects: Object) -> None:
+        """Create them and wait until the pods among them are ready."""
+        self.create(*objects)
+        self.ready(*(found["metadata"]["name"] for found in objects if found["kind"] == "Pod"))
+
+    def ready(self, *pods: str, limit_s: int = 60) -> None:
+        for pod in pods:
+            self("wait", "--for=condition=Ready", f"pod/{pod}", f"--timeout={limit_s}s")
+
+    def inside(self, pod: str, command: str, container: str = "main") -> str:
+        return self("exec", pod, "-c", container, "--", "sh", "-c", command)
+
+    def cards(self, pod: str, container: str = "main") -> dict[str, str]:
+        """Minor number -> UUID of the cards that the container has, by its environment and by its device nodes alike."""
+        by_environment = dict(re.findall(r"ELASTIC_GPU_CARD_(\d+)=(\S+)", self.inside(pod, "env", container)))
+        by_nodes = set(re.findall(r"nvidia(\d+)\b", self.inside(pod, "ls /dev", container)))
+        assert set(by_environment) == by_nodes
+        return by_environment
+
+    def pending_because(self, pod: str, pattern: str, limit_s: float = 30) -> None:
+        """Wait until the scheduler says that the pod cannot run, with this reason."""
+
+        def refused() -> bool:
+            conditions = self.get("pod", pod).get("status", {}).get("conditions", [])
+            return any(
+                one["reason"] == "Unschedulable" and re.search(pattern, one["message"])
+                for one in conditions
+                if "reason" in one
+            )
+
+        until(f"{pod} unschedulable: {pattern}", refused, limit_s)
+
+    def event(self, pattern: str, limit_s: float = 30) -> None:
+        def seen() -> bool:
+            return any(
+                re.search(pattern, one.get("message", ""))
+                for one in self.kubectl.objects("events", "-n", self.namespace)
+            )
+
+        until(f"an event with {pattern}", seen, limit_s)
+
+    def claim_of(self, pod: str) -> Object:
+        """The claim made for a pod from a template."""
+        statuses = self.get("pod", pod)["status"]["resourceClaimStatuses"]
+        return self.get("resourceclaim", statuses[0]["resourceClaimName"])
+
+    def status_of_devices(self, claim: str) -> list[Object]:
+        """What the driver wrote about the claim's devices; it does so behind the answer to the kubelet."""
+        return until(
+            f"status.devices of {claim}", lambda: self.get("resourceclaim", claim)["status"].get("devices"), 10
+        )
+
+    def gone(self, kind: str, name: str, limit_s: float = 60) -> None:
+        until(f"{kind} {name} gone", lambda: not self.kubectl.objects(kind, name, "-n", self.namespace), limit_s)
+
+    # The node and its driver.
+
+    def slices(self) -> list[Object]:
+        return self.kubectl.objects("resourceslices", "--field-selector=spec.driver=gpu.elasticgpu.io")
+
+    def slice_of(self, node: str) -> Object | None:
+        return next((found for found in self.slices() if found["spec"].get("nodeName") == node), None)
+
+    def driver_pods(self, node: str = "node1") -> list[Object]:
+        pods = self.kubectl.objects(
+            "pods", "-n", release.NAMESPACE, "-l", NODE_PODS, f"--field-selector=spec.nodeName={node}"
+        )
+        return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+
+    def driver_processes(self, node: str = "node1") -> Iterable[int]:
+        """Of this cluster alone: others may run beside it."""
+        uids = [pod["metadata"]["uid"] for pod in self.driver_pods(node)]
+        for directory in Path("/proc").glob("[0-9]*"):
+            try:
+                command, group = (directory / "cmdline").read_bytes(), (directory / "cgroup").read_text()
+            except OSError:
+                continue
+            if b"egpu-node" in command and any(uid in group or uid.replace("-", "_") in group for uid in uids):
+                yield int(directory.name)
+
+    def cdi_files(self, node: str = "node1") -> set[str]:
+        return {path.name for path in self.cluster.host_path(node, CDI).iterdir() if not path.name.startswith(".")}
+
+    def rollout(self) -> None:
+        self.kubectl("-n", release.NAMESPACE, "rollout", "status", f"daemonset/{release.NAME}-node", "--timeout=120s")
+
+    def patch_driver(self, template: Object) -> None:
+        """Change the node driver's pod template, which starts a rolling update."""
+        patch = json.dumps({"spec": {"template": template}})
+        self.kubectl(
+            "-n", release.NAMESPACE, "patch", "daemonset", f"{release.NAME}-node", "--type=strategic", "-p", patch
+        )
+
+
+__all__ = ["CDI", "KubectlError", "Stage", "manifests", "until"]
