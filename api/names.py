@@ -29,7 +29,9 @@ PCI_BUS_ID = "resource.kubernetes.io/pciBusID"
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 NUMA_NODE = "resource.kubernetes.io/numaNode"
 
+CORES = "cores"
 MEMORY = "memory"
+SHARES = "shares"
 
 XID_TAINT = f"{LOCAL_DRIVER}/xid"
 LOST_TAINT = f"{LOCAL_DRIVER}/lost"

@@ -45,20 +45,49 @@ class Taint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RequestPolicy:
+    """How much of a capacity one share takes: `default` where its claim does not say, else from `least` in `step`s.
+
+    `most` is empty where the capacity itself is the limit.
+    """
+
+    default: int
+    least: int
+    step: int
+    most: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        range_ = {"min": quantity.text(self.least), "step": quantity.text(self.step)}
+        if self.most is not None:
+            range_["max"] = quantity.text(self.most)
+        return {"default": quantity.text(self.default), "validRange": range_}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One device as a slice lists it. `capacity` in whole units (bytes, percent)."""
+    """One device as a slice lists it. `capacity` in whole units (bytes, percent).
+
+    `shareable`: several claims may have a part of it each. `policies` say of which capacity; one without a policy is
+    taken whole by the first claim that does not name it.
+    """
 
     name: str
     attributes: tuple[tuple[str, Attribute], ...] = ()
     capacity: tuple[tuple[str, int], ...] = ()
     taints: tuple[Taint, ...] = ()
+    shareable: bool = False
+    policies: tuple[tuple[str, RequestPolicy], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         out: dict[str, Any] = {"name": self.name}
         if self.attributes:
             out["attributes"] = {key: _attribute(value) for key, value in self.attributes}
+        if self.shareable:
+            out["allowMultipleAllocations"] = True
         if self.capacity:
             out["capacity"] = {key: {"value": quantity.text(amount)} for key, amount in self.capacity}
+            for key, policy in self.policies:
+                out["capacity"][key]["requestPolicy"] = policy.to_json()
         if self.taints:
             out["taints"] = [taint.to_json() for taint in self.taints]
         return out

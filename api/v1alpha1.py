@@ -1,6 +1,6 @@
 """Our versioned kinds: the opaque configs that claims and classes carry, and the CRDs.
 
-    parameters of a claim or a class -> decode_config -> CardConfig
+    parameters of a claim or a class -> decode_config -> CardConfig or ShareConfig
     an ElasticGPUClass's spec        -> decode_class  -> ClassSpec
     the types below                  -> crds          -> charts/elastic-gpu/crds
 
@@ -18,34 +18,6 @@ from api import errors, names, schema
 
 CLASS_KIND = "ElasticGPUClass"
 CLASS_PLURAL = "elasticgpuclasses"
-
-
-class CardConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """How whole cards are handed to containers. There is nothing to choose yet."""
-
-
-Config = CardConfig
-"""Every opaque config that the driver takes."""
-
-_CONFIGS: dict[str, type[Config]] = {"CardConfig": CardConfig}
-
-
-def decode_config(parameters: Any, where: str) -> Config:
-    """The opaque parameters of a claim's or a class's config for our driver.
-
-    `where` opens the message, for example "config of class training.elasticgpu.io". Raises Invalid with the field's
-    path.
-    """
-    if not isinstance(parameters, dict):
-        raise errors.Invalid(f"{where}: parameters must be an object with apiVersion and kind")
-    version, kind = parameters.get("apiVersion"), parameters.get("kind")
-    if version != names.API_VERSION:
-        raise errors.Invalid(f"{where}: apiVersion is {version!r} at $.apiVersion; known: {names.API_VERSION}")
-    type_ = _CONFIGS.get(kind) if isinstance(kind, str) else None
-    if type_ is None:
-        raise errors.Invalid(f"{where}: kind is {kind!r} at $.kind; known: {', '.join(sorted(_CONFIGS))}")
-    fields = {name: value for name, value in parameters.items() if name not in ("apiVersion", "kind")}
-    return schema.decode(type_, fields, where)
 
 
 class Backend(enum.Enum):
@@ -84,6 +56,55 @@ class Rung(enum.Enum):
 class ReclaimPolicy(enum.Enum):
     DELETE = "Delete"
     RETAIN = "Retain"
+
+
+class CardConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """How whole cards are handed to containers. There is nothing to choose yet."""
+
+
+class ShareConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """That shares of cards are handed out, and how firmly. A claim may be stricter than its class, never laxer.
+
+    memory: Required refuses a share whose memory limit the node cannot hold, BestEffort holds what can be held.
+    cores: The same for the share of the card's compute.
+    accept: The ways of holding a share that will do; none given: all.
+    """
+
+    memory: Enforcement | None = None
+    cores: Enforcement | None = None
+    accept: Annotated[tuple[Rung, ...], Meta(min_length=1, max_length=3)] | None = None
+
+
+Config = CardConfig | ShareConfig
+"""Every opaque config that the driver takes."""
+
+_CONFIGS: dict[str, type[Config]] = {"CardConfig": CardConfig, "ShareConfig": ShareConfig}
+
+
+def encode_config(config: Config) -> dict[str, Any]:
+    """The opaque parameters that `decode_config` reads."""
+    fields = {
+        name: value for name, value in msgspec.json.decode(msgspec.json.encode(config)).items() if value is not None
+    }
+    return {"apiVersion": names.API_VERSION, "kind": type(config).__name__, **fields}
+
+
+def decode_config(parameters: Any, where: str) -> Config:
+    """The opaque parameters of a claim's or a class's config for our driver.
+
+    `where` opens the message, for example "config of class training.elasticgpu.io". Raises Invalid with the field's
+    path.
+    """
+    if not isinstance(parameters, dict):
+        raise errors.Invalid(f"{where}: parameters must be an object with apiVersion and kind")
+    version, kind = parameters.get("apiVersion"), parameters.get("kind")
+    if version != names.API_VERSION:
+        raise errors.Invalid(f"{where}: apiVersion is {version!r} at $.apiVersion; known: {names.API_VERSION}")
+    type_ = _CONFIGS.get(kind) if isinstance(kind, str) else None
+    if type_ is None:
+        raise errors.Invalid(f"{where}: kind is {kind!r} at $.kind; known: {', '.join(sorted(_CONFIGS))}")
+    fields = {name: value for name, value in parameters.items() if name not in ("apiVersion", "kind")}
+    return schema.decode(type_, fields, where)
 
 
 _SET = Meta(extra_json_schema={"x-kubernetes-list-type": "set"})

@@ -48,15 +48,23 @@ def _refusal(device: resource.Device, before: dict[str, resource.Device]) -> str
         return "another device of the pool has that name; names must be unique"
     if len(device.attributes) + len(device.capacity) > _NAMES:
         return f"it has more than {_NAMES} attributes and capacities"
+    policies = dict(device.policies)
     for name, amount in device.capacity:
-        if not _qualified(name) or amount < 0:
-            return f"capacity {name!r} has a bad name or is negative"
+        if not _qualified(name) or amount < 0 or not _fits(policies.pop(name, None), amount):
+            return f"capacity {name!r} has a bad name, is negative, or its request policy does not fit it"
     for taint in device.taints:
         if len(device.taints) > _TAINTS or not (
             _KEY.fullmatch(taint.key) and _VALUE.fullmatch(taint.value) and taint.effect
         ):
             return f"taint {taint.key!r} is one of more than {_TAINTS} or is malformed; without it the device would look well"
     return ""
+
+
+def _fits(policy: resource.RequestPolicy | None, amount: int) -> bool:
+    if policy is None:
+        return True
+    most = amount if policy.most is None else policy.most
+    return 0 <= policy.least <= policy.default <= most <= amount
 
 
 def _attribute(name: str, value: resource.Attribute) -> str:

@@ -9,6 +9,7 @@ same pool gives the same bytes. So a write that cannot be told apart from a fini
 all slices of the pool with it, and the old ones go last: until then they are ignored, and the pool is never absent.
 """
 
+import dataclasses
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ _RISKY: Final = {
     "consumesCounters": ("devices.consumesCounters", "sharedCounters"),
 }
 """Parts of a device that keep it from being used wrongly, and the fields that carry them."""
+_SHARING: Final = ("devices.allowMultipleAllocations", "devices.capacity.requestPolicy")
+"""One feature in two fields: with one of them alone, a claim would get another part of a device than it asks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,15 +160,24 @@ def dropped(sent: JSON, stored: JSON) -> frozenset[str]:
 
 
 def reduced(pool: resource.Pool, missing: frozenset[str]) -> resource.Pool:
-    """The pool without the devices that would be offered wrongly where the fields `missing` are not stored.
+    """The pool without what would be offered wrongly where the fields `missing` are not stored.
 
-    Without its taints a bad card looks good, without its counters a partition looks independent.
+    Without its taints a bad card looks good, without its counters a partition looks independent: such devices are left
+    out. A device that cannot be shared is offered as a whole.
     """
+    if unshared(missing):
+        whole = tuple(dataclasses.replace(device, shareable=False, policies=()) for device in pool.devices)
+        pool = dataclasses.replace(pool, devices=whole)
     unsafe = {part for part, carriers in _RISKY.items() if any(field.startswith(carriers) for field in missing)}
     if not unsafe:
         return pool
     kept = tuple(device for device in pool.devices if unsafe.isdisjoint(device.to_json()))
     return resource.Pool(name=pool.name, devices=kept)
+
+
+def unshared(missing: frozenset[str]) -> bool:
+    """Whether devices are offered as wholes only, where the fields `missing` are not stored."""
+    return any(field.startswith(_SHARING) for field in missing)
 
 
 def risky(pools: tuple[resource.Pool, ...]) -> frozenset[str]:

@@ -10,8 +10,25 @@ from hack import generate
 CARD = {"apiVersion": "elasticgpu.io/v1alpha1", "kind": "CardConfig"}
 
 
-def test_a_config_is_chosen_by_version_and_kind() -> None:
-    assert v1alpha1.decode_config(CARD, "w") == v1alpha1.CardConfig()
+SHARE = {"apiVersion": "elasticgpu.io/v1alpha1", "kind": "ShareConfig"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "config"),
+    [
+        (CARD, v1alpha1.CardConfig()),
+        (SHARE, v1alpha1.ShareConfig()),
+        (
+            SHARE | {"memory": "Required", "accept": ["MPS", "Driver"]},
+            v1alpha1.ShareConfig(
+                memory=v1alpha1.Enforcement.REQUIRED, accept=(v1alpha1.Rung.MPS, v1alpha1.Rung.DRIVER)
+            ),
+        ),
+    ],
+)
+def test_a_config_is_chosen_by_version_and_kind(parameters: dict[str, Any], config: v1alpha1.Config) -> None:
+    assert v1alpha1.decode_config(parameters, "w") == config
+    assert v1alpha1.encode_config(config) == parameters
 
 
 @pytest.mark.parametrize(
@@ -19,9 +36,11 @@ def test_a_config_is_chosen_by_version_and_kind() -> None:
     [
         ({"kind": "CardConfig"}, "w: apiVersion is None at $.apiVersion; known: elasticgpu.io/v1alpha1"),
         (CARD | {"apiVersion": "elasticgpu.io/v1"}, "w: apiVersion is 'elasticgpu.io/v1' at $.apiVersion; known:"),
-        (CARD | {"kind": "GpuConfig"}, "w: kind is 'GpuConfig' at $.kind; known: CardConfig"),
-        (CARD | {"kind": ["CardConfig"]}, "w: kind is ['CardConfig'] at $.kind; known: CardConfig"),
+        (CARD | {"kind": "GpuConfig"}, "w: kind is 'GpuConfig' at $.kind; known: CardConfig, ShareConfig"),
+        (CARD | {"kind": ["CardConfig"]}, "w: kind is ['CardConfig'] at $.kind; known: CardConfig, ShareConfig"),
         (CARD | {"sharing": {}}, 'w: unknown field "sharing" at $; known: none'),
+        (SHARE | {"memory": "Maybe"}, "w: Invalid enum value 'Maybe' at $.memory"),
+        (SHARE | {"accept": []}, "w: Expected `array` of length >= 1 at $.accept"),
         ([CARD], "w: parameters must be an object with apiVersion and kind"),
         (None, "w: parameters must be an object with apiVersion and kind"),
     ],

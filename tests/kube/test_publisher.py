@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from api.resource import Device, Pool, Taint
+from api.resource import Device, Pool, RequestPolicy, Taint
 from kube import slices
 from kube.apiserver import APIServer
 from kube.publisher import Publisher
@@ -251,3 +251,26 @@ async def test_a_missing_right_is_named_and_its_granting_is_noticed(server: Fake
         await server.until(lambda: server.count("GET") >= 2)
         refusal.times = 0
         await server.until(lambda: devices(server) == ["well"], within_s=3)
+
+
+async def test_a_server_that_stores_no_shares_gets_whole_devices_and_no_endless_writes(
+    server: FakeAPIServer, tmp_path: Path
+) -> None:
+    """7b: a 1.34 server, and the day its feature gates are switched on."""
+    policy = RequestPolicy(default=100, least=0, step=1)
+    shared = Device(name="shared", shareable=True, capacity=(("cores", 100),), policies=(("cores", policy),))
+    server.drops("devices.allowMultipleAllocations", "devices.capacity.requestPolicy")
+    async with publishing(server, tmp_path, Pool(name="egpu/n1", devices=(shared,))) as running:
+        await server.until(lambda: bool(running.dropped))
+        await server.until(lambda: server.watching)
+        await quiet(server)
+        assert slices.unshared(running.dropped[-1])
+        assert writes(server) == 1
+        assert server.list("resourceslices")[0]["spec"]["devices"] == [
+            {"name": "shared", "capacity": {"cores": {"value": "100"}}}
+        ]
+        await server.stop()
+        server.drops()
+        await server.start()
+        await server.until(lambda: "allowMultipleAllocations" in server.list("resourceslices")[0]["spec"]["devices"][0])
+        assert running.dropped[-1] == frozenset()

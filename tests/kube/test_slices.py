@@ -5,9 +5,10 @@ import dataclasses
 from typing import Any
 
 import hypothesis
+import pytest
 from hypothesis import strategies as st
 
-from api.resource import Device, Pool, Taint, Version
+from api.resource import Device, Pool, RequestPolicy, Taint, Version
 from kube import limits, slices
 from kube.slices import Create, Delete, Replace, Scope, SeenSlice
 
@@ -271,6 +272,43 @@ def test_without_taints_a_sick_device_is_withheld_and_the_others_stay() -> None:
     assert slices.reduced(a_pool(3, tainted=1), frozenset({"devices.allowMultipleAllocations"})) == a_pool(3, tainted=1)
 
 
+SHARED = Device(
+    name="d",
+    shareable=True,
+    capacity=(("memory", 80 * 2**30), ("shares", 16)),
+    policies=(
+        ("memory", RequestPolicy(default=80 * 2**30, least=2**20, step=2**20)),
+        ("shares", RequestPolicy(default=1, least=1, step=1, most=1)),
+    ),
+)
+
+
+def test_a_shared_device_says_how_much_a_share_takes() -> None:
+    assert SHARED.to_json() == {
+        "name": "d",
+        "allowMultipleAllocations": True,
+        "capacity": {
+            "memory": {
+                "value": "80Gi",
+                "requestPolicy": {"default": "80Gi", "validRange": {"min": "1Mi", "step": "1Mi"}},
+            },
+            "shares": {
+                "value": "16",
+                "requestPolicy": {"default": "1", "validRange": {"min": "1", "step": "1", "max": "1"}},
+            },
+        },
+    }
+
+
+@pytest.mark.parametrize("field", ["devices.allowMultipleAllocations", "devices.capacity.requestPolicy"])
+def test_where_shares_cannot_be_stored_whole_devices_are_offered(field: str) -> None:
+    """7b: a server stored the device without the one, and another might without the other: then nobody gets a part."""
+    reduced = slices.reduced(Pool(name="p", devices=(SHARED,)), frozenset({field}))
+    assert reduced.devices == (dataclasses.replace(SHARED, shareable=False, policies=()),)
+    assert slices.unshared(frozenset({field}))
+    assert not slices.unshared(frozenset({"devices.taints"}))
+
+
 def test_what_a_server_drops_is_not_wanted_of_it_again() -> None:
     model, dropped = Model(), frozenset({"devices.taints", "devices.attributes.string"})
     for write in slices.plan((a_pool(3, tainted=1),), (), SCOPE, dropped):
@@ -298,11 +336,12 @@ def test_a_bad_device_or_attribute_is_left_out_with_its_reason_and_costs_nobody_
             Device(name="taint", taints=(Taint(key="bad key", effect="NoSchedule"),)),
             Device(name="many", attributes=tuple((f"a{n}", n) for n in range(33))),
             Device(name="cap", capacity=(("no good", 1),)),
+            dataclasses.replace(SHARED, capacity=(("memory", 2**30), ("shares", 16))),
         ),
     )
     kept, reasons = limits.checked(pool)
     assert kept.devices == (good, Device(name="v4", attributes=(("n", 5),)))
-    assert len(reasons) == 8
+    assert len(reasons) == 9
     assert (
         "device 'v4' comes without attribute 'v': '1.2.3.4' is not a semantic version of at most 64 characters"
         in reasons
