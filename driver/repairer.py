@@ -80,7 +80,7 @@ class Repairer:
                 _log.warning("CDI file put back", claim=str(record), uid=uid)
 
     async def _clear(self) -> None:
-        known = frozenset(self._book.held) | await self._disk.set_aside()
+        known = frozenset(self._book.held) | await self._disk.quarantined()
         for uid in await self._specs.orphans(known):
             async with self._book.guarded(uid):
                 if await self._book.follow(uid) is None:

@@ -14,7 +14,7 @@ from tests.fakes.machine import Machine, until
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "the record is cut off": lambda text: text[: len(text) // 2],
     "the record is empty": lambda _: b"",
-    "some byte of it has changed": lambda text: text.replace(b"default", b"defaulT"),
+    "some byte of it has changed": lambda text: text.replace(b"Prepared", b"PreparEd"),
     "the record is of version v2": lambda text: text.replace(b'"version":"v1"', b'"version":"v2"'),
 }
 
@@ -28,7 +28,10 @@ def machine(tmp_path: Path) -> Machine:
 async def test_a_bad_record_is_set_aside_and_costs_one_claim(
     machine: Machine, reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """NV#1100, NV PR#1326: one flipped byte was an endless crash loop."""
+    """NV#1100, NV PR#1326: one flipped byte was an endless crash loop.
+
+    Its card stays withheld while the text still tells which that is: the claim's containers may run.
+    """
     async with machine.node() as node:
         await node.prepare(machine.claim("bad", 0))
         answer = await node.prepare(machine.claim("good", 1))
@@ -36,11 +39,15 @@ async def test_a_bad_record_is_set_aside_and_costs_one_claim(
     machine.record("bad").write_bytes(bad)
     async with machine.node() as node:
         assert reason in capsys.readouterr().out
-        assert [ref.uid for ref in await node.prepared()] == ["good"]
+        tells = bad != b""
+        assert [ref for ref in await node.prepared() if ref.uid == "bad"] == ([machine.ref("bad")] if tells else [])
         assert await node.prepare(machine.claim("good", 1)) == answer
         kept = machine.record("bad").with_name("bad.json.corrupt-1")
         assert kept.read_bytes() == bad
         assert machine.spec("bad") is not None, "a pod of that claim may still start"
+        if tells:
+            with pytest.raises(errors.Conflict, match="held by claim default/claim-bad .uid bad, Stuck"):
+                await node.prepare(machine.claim("other", 0))
         assert await node.prepare(machine.claim("bad", 0))
         await node.unprepare(machine.ref("bad"))
         assert kept.read_bytes() == bad
@@ -54,6 +61,23 @@ async def test_a_second_bad_record_overwrites_no_first(machine: Machine) -> None
         async with machine.node():
             pass
     assert [machine.record("bad").with_name(f"bad.json.corrupt-{n}").read_text() for n in (1, 2)] == ["1", "2"]
+
+
+async def test_a_card_that_a_bad_record_still_names_is_withheld_over_restarts_until_its_claim_is_released(
+    machine: Machine,
+) -> None:
+    async with machine.node() as node:
+        await node.prepare(machine.claim("bad", 0))
+    machine.record("bad").write_bytes(DAMAGE["the record is cut off"](machine.record("bad").read_bytes()))
+    for _ in range(2):
+        async with machine.node() as node:
+            with pytest.raises(errors.Conflict, match="claim-bad"):
+                await node.prepare(machine.claim("other", 0))
+    async with machine.node() as node:
+        await node.unprepare(machine.ref("bad"))
+        assert machine.spec("bad") is None
+        await node.prepare(machine.claim("other", 0))
+    assert len(list(machine.record("bad").parent.glob("bad.json.corrupt-*"))) == 1
 
 
 async def test_unprepare_of_a_claim_with_a_bad_record_succeeds(machine: Machine) -> None:
