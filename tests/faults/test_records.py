@@ -1,5 +1,6 @@
 """Records that cannot be read, disks that are full, CDI files that vanish: one claim is touched, nothing is lost."""
 
+import asyncio
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from api import errors
+from api import errors, resource
 from driver import disk
 from tests.fakes.machine import Machine, until
 
@@ -134,6 +135,22 @@ async def test_a_vanished_or_changed_cdi_file_is_put_back_while_running(machine:
             await until(lambda: machine.spec_file("a").exists() and machine.spec_file("a").read_text() == text)
 
 
+async def test_a_claim_that_another_instance_prepared_with_older_files_gets_those_of_today(machine: Machine) -> None:
+    from dataclasses import replace
+
+    from driver import records
+
+    async with machine.node() as node:
+        await node.prepare(machine.claim("a", 0))
+        await until(lambda: node._repairer._current)
+        old = records.decode(machine.record("a").read_bytes(), "a")
+        name = resource.ClaimUID("b")
+        machine.record("b").write_bytes(records.encode(replace(old, uid=name, cdi=old.cdi.replace("580.95.05", "570"))))
+        await node.prepared()
+        await until(lambda: machine.spec("b"))
+        assert "libcuda.so.580.95.05" in machine.spec_file("b").read_text()
+
+
 async def test_a_cdi_file_without_a_claim_is_removed_and_others_are_left_alone(machine: Machine) -> None:
     machine.cdi_dir.mkdir()
     machine.spec_file("nobody").write_text("{}")
@@ -188,3 +205,18 @@ async def test_a_full_disk_is_told_and_loses_nothing(
         ballast.unlink()
         assert await node.prepare(machine.claim("b", 1))
         assert machine.spec("b") is not None
+
+
+async def test_after_a_driver_update_on_a_full_disk_the_new_files_come_as_soon_as_they_can(
+    machine: Machine, small_disk: Callable[[Path], Path]
+) -> None:
+    ballast = small_disk(machine.cdi_dir)
+    async with machine.node() as node:
+        await node.prepare(machine.claim("a", 0))
+        fill(ballast)
+        machine.install_driver("590.10.01")
+        await until(lambda: node._watcher.world.host.cards and "590" in str(node._watcher.world.host))
+        await asyncio.sleep(0.3)  # some turns of the repairer
+        assert "580.95.05" in machine.spec_file("a").read_text()
+        ballast.unlink()
+        await until(lambda: "libcuda.so.590.10.01" in machine.spec_file("a").read_text())
