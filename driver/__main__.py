@@ -18,6 +18,7 @@ import structlog
 
 from api import errors, names
 from driver import (
+    backend,
     cdi,
     cdidir,
     checkpoint,
@@ -33,7 +34,7 @@ from driver import (
     settings,
     watcher,
 )
-from driver.backends import whole
+from driver.backends import share, whole
 from kube import apiserver
 from kubeletplugin import contract, locks, plugin
 
@@ -101,8 +102,8 @@ async def assembled(chosen: settings.Settings, data_dir: Path, gateway: nvml.NVM
     specs = cdidir.CDIDir(chosen.cdi_dir, writer)
     guards = locks.Locks(data_dir / "cards.lock")
     book = ledger.Ledger(kept, guards.hold)
-    backend = whole.Whole()
-    hands = preparer.Preparer(kept, specs, backend)
+    backends: dict[str, backend.Backend] = {"whole": whole.Whole(), "share": share.Share((), chosen.shares_per_card)}
+    hands = preparer.Preparer(kept, specs, backends)
     places = hostroot.Places(
         driver_root=chosen.driver_root,
         dev_root=chosen.dev_root,
@@ -119,7 +120,8 @@ async def assembled(chosen: settings.Settings, data_dir: Path, gateway: nvml.NVM
             cards={},
             troubles={},
             host=cdi.HostEdits(),
-            backend=backend,
+            backends=backends,
+            shares_per_card=chosen.shares_per_card,
             unread="they have not been looked at yet",
         ),
         gateway=gateway,
@@ -130,6 +132,7 @@ async def assembled(chosen: settings.Settings, data_dir: Path, gateway: nvml.NVM
         clock=lambda: datetime.datetime.now(datetime.UTC),  # noqa: TID251 the one clock, handed on from here
         period_s=chosen.poll_s,
         lost_effect="NoExecute" if chosen.lost_evicts else "NoSchedule",
+        fill=chosen.fill,
     )
     mender = repairer.Repairer(book=book, disk=kept, specs=specs, hands=hands, eyes=eyes, period_s=chosen.repair_s)
     return node.Node(book=book, specs=specs, hands=hands, eyes=eyes, mender=mender)

@@ -5,7 +5,7 @@
 
 The life of one claim:
 
-    holding(result, card)   what the record says of this result: which card, what is enforced
+    holding(ask)            what the record says of this result: which card, how much of it, what is enforced
     steps(record)           the changes to make, in order; an empty tuple where nothing has to be changed
     apply(step)  ...        each one recorded after it was made
     edits(...)              what the containers get; asked before the first step, so it names what the steps will make
@@ -23,15 +23,25 @@ What you promise:
 from dataclasses import dataclass
 from typing import Protocol
 
-from api import resource
+from api import resource, v1alpha1
 from driver import cdi, inventory, records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What a backend adds to a card in the slice."""
+    """What a backend adds to a card in the slice. `amounts`: capacities, each with what one share takes of it."""
 
     attributes: tuple[tuple[str, resource.Attribute], ...] = ()
+    amounts: tuple[tuple[str, int, resource.RequestPolicy], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One result of a claim, the card that shall answer it, and how firmly; no `share`: the whole card."""
+
+    result: resource.Result
+    card: inventory.Card
+    share: v1alpha1.Share | None = None
 
 
 class Backend(Protocol):
@@ -41,7 +51,7 @@ class Backend(Protocol):
         """What a claim may count on where it gets this card here."""
         ...
 
-    def holding(self, result: resource.Result, card: inventory.Card) -> records.Holding:
+    def holding(self, ask: Ask) -> records.Holding:
         """The record's words for one result. Raises Invalid or NotReady where this card cannot answer it."""
         ...
 

@@ -18,6 +18,9 @@ from driver import records
 KIND = f"{names.CDI_VENDOR}/{names.CDI_CLASS}"
 CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 """Without these no CUDA program starts, and the container would find out by itself (NV#1380)."""
+MEMORY_LIMITS_HOOK = "apply-cuda-memory-limits"
+"""The toolkit's hook that holds a share to its memory: it needs a limit to apply, and NVML on the host for every start of
+a container. So it is for those shares alone that are held by it."""
 
 JSON = Mapping[str, Any]
 
@@ -45,6 +48,10 @@ class Edits:
     def paths(self) -> frozenset[str]:
         """The device nodes that a container will see."""
         return frozenset(node["path"] for node in self.device_nodes)
+
+    def without_hook(self, word: str) -> "Edits":
+        """The same without the hooks that have this argument."""
+        return replace(self, hooks=tuple(hook for hook in self.hooks if word not in (hook.get("args") or ())))
 
     def to_json(self) -> dict[str, Any]:
         lists = {"env": self.env, "deviceNodes": self.device_nodes, "mounts": self.mounts, "hooks": self.hooks}

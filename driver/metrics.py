@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from api import errors, names
-from driver import records
+from driver import booking, records
 
 CARDS = Gauge(f"{names.METRIC_PREFIX}cards", "Cards of this node by health", ("health",))
 CARDS_READ = Gauge(f"{names.METRIC_PREFIX}cards_read", "1 while the cards of this node can be read")
@@ -29,11 +29,19 @@ REPAIRED = Counter(
     f"{names.METRIC_PREFIX}cdi_files_repaired", "CDI files that were missing or changed and were put back"
 )
 
+SHARES_STORED = Gauge(
+    f"{names.METRIC_PREFIX}shares_stored",
+    "1 while the API server stores that cards can be shared; 0: it leaves those fields out, and only whole cards are offered",
+)
+SHARES_STORED.set(1)
+
 for _step in ("intent", "write CDI file", "done", "remove CDI file", "remove record"):
     STEP_SECONDS.labels(_step)
 
 _LIMIT_S = 5.0
-_LABELS = ("claim_uid", "claim_namespace", "claim_name", "card_uuid", "device", "phase", "admin_access")
+_CLAIM = ("claim_uid", "claim_namespace", "claim_name", "card_uuid", "device")
+_LABELS = (*_CLAIM, "phase", "admin_access")
+_SHARE = (*_CLAIM, "request", "share_id", "backend")
 
 Held = Callable[[], Iterable[records.Record]]
 
@@ -45,15 +53,30 @@ class Holders(Collector):
         self._held = held
 
     def collect(self) -> Iterator[Metric]:
-        family = GaugeMetricFamily(
-            f"{names.METRIC_PREFIX}claim_holds_card", "1 for each card that a claim holds", labels=_LABELS
+        holds = _family("claim_holds_card", "1 for each card that a claim holds", *_LABELS)
+        cores = _family("claim_cores_percent", "Cores of a card that a claim has booked", *_SHARE)
+        memory = _family("claim_memory_bytes", "Memory of a card that a claim has booked", *_SHARE)
+        held_by = _family(
+            "claim_enforcement", "1 for what holds a claim to its part of a card", *_SHARE, "limit", "rung"
         )
         for record in tuple(self._held()):
             for holding in record.holdings:
                 admin = str(holding.admin_access).lower()
-                claim = (record.uid, record.namespace, record.name)
-                family.add_metric((*claim, holding.card, holding.device, record.phase.value, admin), 1)
-        yield family
+                claim = (record.uid, record.namespace, record.name, holding.card, holding.device)
+                holds.add_metric((*claim, record.phase.value, admin), 1)
+                if holding.admin_access:
+                    continue
+                share = (*claim, holding.request, holding.share_id, holding.backend)
+                cores.add_metric(share, holding.cores)
+                memory.add_metric(share, holding.memory_mib * booking.MIB)
+                if holding.backend != "whole":
+                    held_by.add_metric((*share, "memory", holding.enforcement), 1)
+                    held_by.add_metric((*share, "cores", holding.cores_enforcement), 1)
+        yield from (holds, cores, memory, held_by)
+
+
+def _family(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{names.METRIC_PREFIX}{name}", text, labels=labels)
 
 
 @contextlib.asynccontextmanager

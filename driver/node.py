@@ -15,8 +15,22 @@ from collections.abc import AsyncGenerator
 
 import structlog
 
-from api import names, resource
-from driver import cdi, cdidir, health, inventory, ledger, plan, preparer, records, repairer, watcher
+from api import names, quantity, resource
+from driver import (
+    booking,
+    cdi,
+    cdidir,
+    health,
+    inventory,
+    ledger,
+    metrics,
+    plan,
+    preparer,
+    records,
+    repairer,
+    watcher,
+)
+from kube import slices
 from kubeletplugin import contract
 
 _PATIENCE_S = 10.0
@@ -83,6 +97,7 @@ class Node:
                 await self._book.follow(claim.uid)
                 raise
             self._book.keep(record)
+        self._watcher.tell()  # the order of the cards may follow from what is held
         return tuple(_answer(record.uid, holding) for holding in record.holdings)
 
     async def unprepare(self, ref: contract.ClaimRef) -> None:
@@ -124,6 +139,7 @@ class Node:
                     yield now
 
     async def dropped(self, fields: frozenset[str]) -> None:
+        metrics.SHARES_STORED.set(0 if slices.unshared(fields) else 1)
         if fields:
             _log.warning("the API server stores less of a slice than was sent", fields=sorted(fields))
 
@@ -141,8 +157,19 @@ def _answer(uid: resource.ClaimUID, holding: records.Holding) -> contract.Prepar
         device=holding.device,
         cdi_ids=(cdi.qualified(uid, holding),),
         share_id=holding.share_id,
-        data={"uuid": holding.card, "model": holding.model, "enforcement": holding.enforcement},
+        data={"uuid": holding.card, "model": holding.model, **_terms(holding)},
     )
+
+
+def _terms(holding: records.Holding) -> dict[str, object]:
+    """What of the card it is, and what holds it to that."""
+    if holding.backend == "whole":
+        return {"enforcement": holding.enforcement}
+    return {
+        "cores": holding.cores,
+        "memory": quantity.text(holding.memory_mib * booking.MIB),
+        "enforcement": {"memory": holding.enforcement, "cores": holding.cores_enforcement},
+    }
 
 
 def _told(card: inventory.Card, report: health.Report, pool: str) -> contract.DeviceHealth:

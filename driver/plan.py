@@ -1,6 +1,6 @@
 """What Prepare shall do for a claim: the record to reach, or the reason why not.
 
-    claim + World (cards, troubles, host edits, backend) + records -> Plan | Invalid, Conflict, NotReady
+    claim + World (cards, troubles, host edits, backends) + records -> Plan | Invalid, Conflict, NotReady
 
 A decision, made of nothing but its arguments: it may be asked any number of times. Its caller keeps the record of the
 plan before anything else can run, so that two claims cannot win one card. A claim that is prepared answers from its
@@ -11,14 +11,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from api import errors, resource, v1alpha1
-from driver import backend, cdi, inventory, records
+from driver import backend, booking, cdi, configs, inventory, records
 
 _LISTED = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What the node knows at one moment. `troubles`: by device, why a card must not be given to a new claim."""
+    """What the node knows at one moment. `troubles`: by device, why a card must not be given to a new claim.
+
+    `backends` by the word that records use: `whole`, `share`.
+    """
 
     driver: str
     pool: str
@@ -26,7 +29,8 @@ class World:
     cards: Mapping[str, inventory.Card]
     troubles: Mapping[str, str]
     host: cdi.HostEdits
-    backend: backend.Backend
+    backends: Mapping[str, backend.Backend]
+    shares_per_card: int = 16
     unread: str = ""
     """Why the cards are not known at all; empty when they are."""
 
@@ -44,17 +48,15 @@ Records = Mapping[resource.ClaimUID, records.Record]
 
 def plan(claim: resource.Claim, world: World, known: Records) -> Plan:
     """The way from what is recorded of this claim to a prepared one."""
-    for config in claim.configs:
-        if config.driver == world.driver:
-            v1alpha1.decode_config(config.parameters, _where(claim, config))
+    shares = configs.chosen(claim, world.driver)
     results = claim.of_driver(world.driver)
     record = known.get(claim.uid)
     same = record is not None and _answers(record, results)
     if record is not None and (not same or record.phase in {records.Phase.UNDOING, records.Phase.STUCK}):
-        return Plan(record=_fresh(claim, results, world, known), stale=record)
+        return Plan(record=_fresh(claim, shares, world, known), stale=record)
     if record is not None and record.phase is records.Phase.PREPARED:
         return Plan(record=renewed(record, world))
-    fresh = _fresh(claim, results, world, known)
+    fresh = _fresh(claim, shares, world, known)
     if record is not None and record.boot_id == world.boot_id and record.steps == fresh.steps:
         fresh = replace(fresh, done=record.done)
     return Plan(record=fresh)
@@ -79,15 +81,19 @@ def renewed(record: records.Record, world: World) -> records.Record:
     return replace(record, holdings=holdings, cdi=text, phase=phase, boot_id=world.boot_id, done=0)
 
 
-def _fresh(claim: resource.Claim, results: tuple[resource.Result, ...], world: World, known: Records) -> records.Record:
-    holdings = []
-    for result in results:
-        card = _card(result, world)
-        if not result.admin_access:
-            _refuse_held(claim, result, known)
-            if trouble := world.troubles.get(result.device):
-                raise errors.NotReady(f"device {result.device} of claim {claim} cannot be used now: {trouble}")
-        holdings.append(world.backend.holding(result, card))
+def _fresh(
+    claim: resource.Claim, shares: tuple[v1alpha1.Share | None, ...], world: World, known: Records
+) -> records.Record:
+    holdings: list[records.Holding] = []
+    for result, share in zip(claim.of_driver(world.driver), shares, strict=True):
+        holdings.append(
+            _holding(claim, backend.Ask(result=result, card=_card(result, world), share=share), world, known, holdings)
+        )
+    steps = [
+        step
+        for name, worker in world.backends.items()
+        for step in worker.steps(tuple(holding for holding in holdings if holding.backend == name))
+    ]
     return records.Record(
         uid=claim.uid,
         namespace=claim.namespace,
@@ -95,9 +101,23 @@ def _fresh(claim: resource.Claim, results: tuple[resource.Result, ...], world: W
         phase=records.Phase.PREPARING,
         boot_id=world.boot_id,
         holdings=tuple(holdings),
-        steps=world.backend.steps(tuple(holdings)),
+        steps=tuple(steps),
         cdi=_spec(claim.uid, holdings, world),
     )
+
+
+def _holding(
+    claim: resource.Claim, ask: backend.Ask, world: World, known: Records, own: Iterable[records.Holding]
+) -> records.Holding:
+    """Who only watches needs no room, gets no limit, and sees a card in trouble too."""
+    if ask.result.admin_access:
+        return world.backends["whole"].holding(ask)
+    holding = world.backends["whole" if ask.share is None else "share"].holding(ask)
+    beside = _neighbours(claim, holding.device, known, own)
+    booking.refuse_overbooked(holding, ask.card, beside, world.shares_per_card)
+    if trouble := world.troubles.get(holding.device):
+        raise errors.NotReady(f"device {holding.device} of claim {claim} cannot be used now: {trouble}")
+    return holding
 
 
 def _card(result: resource.Result, world: World) -> inventory.Card:
@@ -114,17 +134,19 @@ def _card(result: resource.Result, world: World) -> inventory.Card:
     return card
 
 
-def _refuse_held(claim: resource.Claim, result: resource.Result, known: Records) -> None:
-    """The last line of defence, e.g. after a force delete, while the old containers still stop (k8s#141471)."""
+def _neighbours(
+    claim: resource.Claim, device: str, known: Records, own: Iterable[records.Holding]
+) -> tuple[booking.Neighbour, ...]:
+    """Those of other claims in every phase, e.g. after a force delete, while the old containers stop (k8s#141471)."""
+    held = [(holding, "another request of this claim") for holding in own]
     for other in known.values():
-        if other.uid == claim.uid:
-            continue
-        for holding in other.holdings:
-            if holding.device == result.device and not holding.admin_access:
-                raise errors.Conflict(
-                    f"device {result.device} is still held by claim {other} (uid {other.uid}, {other.phase.value}); "
-                    "it is free when that claim's pods have stopped on this node, and this is tried again"
-                )
+        if other.uid != claim.uid:
+            held += [(holding, f"claim {other} (uid {other.uid}, {other.phase.value})") for holding in other.holdings]
+    return tuple(
+        booking.Neighbour(holder=holder, holding=holding)
+        for holding, holder in held
+        if holding.device == device and not holding.admin_access
+    )
 
 
 def _seen_again(holding: records.Holding, world: World) -> records.Holding:
@@ -135,20 +157,21 @@ def _seen_again(holding: records.Holding, world: World) -> records.Holding:
 
 
 def _spec(uid: resource.ClaimUID, holdings: Iterable[records.Holding], world: World) -> str:
-    edits = [(holding, world.backend.edits(holding, world.host)) for holding in holdings]
+    edits = [(holding, _worker(holding, world).edits(holding, world.host)) for holding in holdings]
     return cdi.of_claim(uid, world.host.common, edits) if edits else ""
+
+
+def _worker(holding: records.Holding, world: World) -> backend.Backend:
+    worker = world.backends.get(holding.backend)
+    if worker is None:
+        raise errors.NotReady(f"this version of the driver knows no {holding.backend}; run the one that began it")
+    return worker
 
 
 def _answers(record: records.Record, results: tuple[resource.Result, ...]) -> bool:
     return len(record.holdings) == len(results) and all(
         holding.answers(result) for holding, result in zip(record.holdings, results, strict=True)
     )
-
-
-def _where(claim: resource.Claim, config: resource.Config) -> str:
-    owner = f"the device class, in claim {claim}" if config.from_class else f"claim {claim}"
-    requests = f", for request {', '.join(config.requests)}" if config.requests else ""
-    return f"config of {owner}{requests}"
 
 
 def _listed(cards: Mapping[str, inventory.Card]) -> str:

@@ -10,7 +10,7 @@ after the last one is undone.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import structlog
@@ -22,12 +22,17 @@ _log = structlog.get_logger()
 
 
 class Preparer:
-    """Works on one claim at a time per claim: the caller holds the locks of the claim and of its cards."""
+    """Works on one claim at a time per claim: the caller holds the locks of the claim and of its cards.
 
-    def __init__(self, disk: checkpoint.Checkpoint, specs: cdidir.CDIDir, worker: backend.Backend) -> None:
+    `workers`: the backends by the word that records use.
+    """
+
+    def __init__(
+        self, disk: checkpoint.Checkpoint, specs: cdidir.CDIDir, workers: Mapping[str, backend.Backend]
+    ) -> None:
         self._disk = disk
         self._specs = specs
-        self._backend = worker
+        self._workers = workers
 
     async def prepare(self, record: records.Record, before: records.Record | None) -> records.Record:
         """Brings `record` to Prepared; `before` is what the disk says now.
@@ -43,7 +48,7 @@ class Preparer:
         for step in record.steps[record.done :]:
             try:
                 with _timed(step.kind):
-                    await self._backend.apply(record, step)
+                    await self._worker(record, step).apply(record, step)
             except (errors.NotReady, errors.Unavailable):
                 raise
             except Exception as error:
@@ -80,7 +85,7 @@ class Preparer:
             step = record.steps[record.done - 1]
             try:
                 with _timed(f"undo {step.kind}"):
-                    await self._backend.undo(record, step)
+                    await self._worker(record, step).undo(record, step)
             except Exception as error:
                 _log.error("undo failed, the card stays withheld", claim=str(record), step=step.kind, error=str(error))
                 await self._disk.write(record.moved(records.Phase.STUCK))
@@ -88,6 +93,15 @@ class Preparer:
             record = record.moved(records.Phase.UNDOING, done=record.done - 1)
             await self._disk.write(record)
         return record
+
+    def _worker(self, record: records.Record, step: records.Step) -> backend.Backend:
+        worker = self._workers.get(step.backend)
+        if worker is None:
+            raise errors.Invalid(
+                f"{record}: step {step.kind} of {step.backend} is unknown to this version of the driver; "
+                "run the one that made it"
+            )
+        return worker
 
     async def _give_up(self, record: records.Record, why: Exception) -> None:
         """The user gets the error that began it; what went wrong while undoing is in the log and in the record."""

@@ -47,15 +47,20 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One change of the world that a backend makes for a claim; `kind` is the backend's word."""
+    """One change of the world that `backend` makes for a claim; `kind` is that backend's word."""
 
     kind: str
     device: str
+    backend: str = "whole"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """One result of the claim and the card that answers it: uuid, minor number, product name where it has one."""
+    """One result of the claim and the card that answers it: uuid, minor number, product name where it has one.
+
+    `cores` and `memory_mib` are what is booked on the card; a whole card's record may say 0 of a memory that nobody
+    knew. `enforcement` is what holds the memory to that, `cores_enforcement` the cores.
+    """
 
     request: str
     pool: str
@@ -66,6 +71,10 @@ class Holding:
     share_id: str = ""
     admin_access: bool = False
     enforcement: str = ""
+    backend: str = "whole"
+    cores: int = 100
+    memory_mib: int = 0
+    cores_enforcement: str = ""
 
     def answers(self, result: resource.Result) -> bool:
         return (self.request, self.pool, self.device, self.share_id, self.admin_access) == (

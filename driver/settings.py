@@ -6,6 +6,7 @@ is set and not understood stops the start with its name: a typo must not become 
 
 import ast
 import dataclasses
+import enum
 import inspect
 import os
 import types
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from api import errors
+from driver import offer
 
 PREFIX = "EGPU_"
 _TOO_LARGE = 1_000_000
@@ -84,6 +86,13 @@ class Settings:
     lost_evicts: bool = False
     """true: the taint of a lost card is NoExecute, and its pods are evicted. false: NoSchedule, they stay."""
 
+    shares_per_card: int = 16
+    """How many shares a card may have at once. 0: cards are offered as wholes only."""
+
+    fill: offer.Fill = offer.Fill.BIN_PACK
+    """BinPack: a new share goes to a card that has shares already. Spread: to the emptiest card. The order of the cards in
+    the slice follows the claims that are prepared, so Spread lags behind pods that start at the same moment."""
+
     log_level: str = "info"
     """debug, info, warning or error."""
 
@@ -133,6 +142,8 @@ def _parsed(text: str, kind: object) -> object:
         if not (0 < number < _TOO_LARGE if kind is float else 0 <= number <= _LAST_PORT):
             raise ValueError("out of range")
         return number
+    if isinstance(kind, enum.EnumType) and text not in list(kind):
+        raise ValueError(f"none of {', '.join(kind)}")
     return kind(text) if isinstance(kind, type) else text
 
 

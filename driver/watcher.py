@@ -41,6 +41,7 @@ class Watcher:
         clock: Clock,
         period_s: float,
         lost_effect: str,
+        fill: offer.Fill,
     ) -> None:
         self.world = world
         self.looked = asyncio.Event()
@@ -53,6 +54,7 @@ class Watcher:
         self._clock = clock
         self._period_s = period_s
         self._lost_effect = lost_effect
+        self._fill = fill
         self._seen = inventory.Inventory()
         self._fresh: frozenset[inventory.CardUUID] = frozenset()
         self._health = health.Health()
@@ -134,8 +136,10 @@ class Watcher:
         taints = {
             uuid: health.taints(state, lost_effect=self._lost_effect) for uuid, state in self._health.states.items()
         }
+        held = tuple(held)
         seen = self._seen.without(self._fresh)
-        return offer.pool(self.world.pool, seen, offer.withheld(seen.known, held), taints, self.world.backend)
+        lost = offer.withheld(seen.known, held)
+        return offer.pool(self.world.pool, seen, lost, taints, self.world.backends.values(), held, self._fill)
 
     def reports(self, held: Iterable[records.Record]) -> tuple[tuple[inventory.Card, health.Report], ...]:
         """How each card is that is offered."""

@@ -1,13 +1,7 @@
 """Whole cards: a claim gets all of a card, and nothing on the card has to be changed for it."""
 
-from dataclasses import replace
-
-from api import errors, names, resource
-from driver import backend, cdi, inventory, records
-
-_MEMORY_LIMITS_HOOK = "apply-cuda-memory-limits"
-"""The toolkit's hook that holds a share to its memory. A whole card has no limit to apply, and the hook would need NVML
-on the host for every container start."""
+from api import errors, names
+from driver import backend, booking, cdi, inventory, records
 
 
 class Whole:
@@ -24,11 +18,10 @@ class Whole:
             )
         )
 
-    def holding(self, result: resource.Result, card: inventory.Card) -> records.Holding:
-        if card.mig_enabled and not result.admin_access:
-            raise errors.Invalid(
-                f"card {card.name} is in MIG mode: it cannot be used as a whole; switch MIG off on the node or ask for another"
-            )
+    def holding(self, ask: backend.Ask) -> records.Holding:
+        result, card = ask.result, ask.card
+        if not result.admin_access:
+            _refuse_part(ask)
         return records.Holding(
             request=result.request,
             pool=result.pool,
@@ -39,6 +32,8 @@ class Whole:
             minor=card.minor,
             model=card.product_name or "",
             enforcement="none" if result.admin_access else "whole",
+            cores=0 if result.admin_access else booking.CORES,
+            memory_mib=0 if result.admin_access else booking.memory_mib(card),
         )
 
     def steps(self, holdings: tuple[records.Holding, ...]) -> tuple[records.Step, ...]:
@@ -46,10 +41,7 @@ class Whole:
         return ()
 
     def edits(self, holding: records.Holding, host: cdi.HostEdits) -> cdi.Edits:
-        card = host.of_card(holding.card)
-        return replace(
-            card, hooks=tuple(hook for hook in card.hooks if _MEMORY_LIMITS_HOOK not in (hook.get("args") or ()))
-        )
+        return host.of_card(holding.card).without_hook(cdi.MEMORY_LIMITS_HOOK)
 
     async def apply(self, record: records.Record, step: records.Step) -> None:
         raise AssertionError(f"{record}: a whole card has no step {step.kind}")
@@ -58,4 +50,18 @@ class Whole:
         """A record of a later version may name steps; they are not ours to undo."""
         raise errors.Invalid(
             f"{record}: step {step.kind} is unknown to this version of the driver; run the one that made it"
+        )
+
+
+def _refuse_part(ask: backend.Ask) -> None:
+    result, card = ask.result, ask.card
+    if card.mig_enabled:
+        raise errors.Invalid(
+            f"card {card.name} is in MIG mode: it cannot be used as a whole; switch MIG off on the node or ask for another"
+        )
+    amount = booking.consumed(result)
+    if amount is not None and not booking.is_all(amount, card):
+        raise errors.Invalid(
+            f"request {result.request} asks for a part of card {card.name} ({amount}), but its class gives whole cards: "
+            "take capacity.requests out of the claim, or name a class of backend Share"
         )

@@ -8,7 +8,7 @@ class TestWhole(backend_suite.BackendSuite):
 from dataclasses import dataclass
 from typing import Any
 
-from api import resource
+from api import resource, v1alpha1
 from driver import backend, cdi, inventory, records
 
 
@@ -19,13 +19,19 @@ class Subject:
     backend: backend.Backend
     card: inventory.Card
     host: cdi.HostEdits
+    share: v1alpha1.Share | None = None
+    consumed: tuple[tuple[str, str], ...] = ()
 
     def result(self, **more: Any) -> resource.Result:
         facts: dict[str, Any] = {"driver": "gpu.elasticgpu.io", "pool": "egpu/node1", "device": self.card.name}
+        facts["consumed_capacity"] = self.consumed
         return resource.Result(request="gpu/sub", **{**facts, **more})
 
+    def ask(self, **more: Any) -> backend.Ask:
+        return backend.Ask(result=self.result(**more), card=self.card, share=self.share)
+
     def record(self) -> records.Record:
-        holding = self.backend.holding(self.result(), self.card)
+        holding = self.backend.holding(self.ask())
         return records.Record(
             uid=resource.ClaimUID("a"),
             namespace="default",
@@ -40,9 +46,9 @@ class Subject:
 
 class BackendSuite:
     def test_a_holding_answers_its_result_and_names_the_card(self, subject: Subject) -> None:
-        result = subject.result(share_id="5")
-        holding = subject.backend.holding(result, subject.card)
-        assert holding.answers(result)
+        ask = subject.ask(share_id="5")
+        holding = subject.backend.holding(ask)
+        assert holding.answers(ask.result)
         assert (holding.card, holding.minor) == (subject.card.uuid, subject.card.minor)
         assert holding.enforcement
 

@@ -7,7 +7,7 @@ import pytest
 
 from api import errors, resource
 from driver import cdi, inventory, plan, records
-from driver.backends import whole
+from driver.backends import share, whole
 
 NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 
@@ -27,7 +27,7 @@ def _world(*cards: inventory.Card, **more: Any) -> plan.World:
         "cards": {card.name: card for card in cards},
         "troubles": {},
         "host": cdi.HostEdits(common=cdi.Edits(device_nodes=tuple({"path": path} for path in NODES)), cards=edits),
-        "backend": whole.Whole(),
+        "backends": {"whole": whole.Whole(), "share": share.Share((), 16)},
     }
     return plan.World(**{**facts, **more})
 

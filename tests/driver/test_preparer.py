@@ -1,6 +1,6 @@
 """The state machine with steps, on a backend that only counts: each fault once, then the same call again."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from driver import backend, cdi, cdidir, checkpoint, disk, inventory, preparer, 
 from tests.contract import backend_suite
 from tests.fakes.mortal import Death, MortalDisk
 
-STEPS = tuple(records.Step(kind=kind, device="gpu-0") for kind in ("one", "two", "three"))
+STEPS = tuple(records.Step(kind=kind, device="gpu-0", backend="ladder") for kind in ("one", "two", "three"))
 UID = resource.ClaimUID("a")
 
 
@@ -29,7 +29,8 @@ class Ladder:
         )
         return backend.Offer(attributes=told)
 
-    def holding(self, result: resource.Result, card: inventory.Card) -> records.Holding:
+    def holding(self, ask: backend.Ask) -> records.Holding:
+        result, card = ask.result, ask.card
         return records.Holding(
             request=result.request,
             pool=result.pool,
@@ -83,7 +84,7 @@ class Rig:
     def preparer(self, writer: disk.Disk | None = None) -> preparer.Preparer:
         writer = writer or disk.Disk()
         self.checkpoint = checkpoint.Checkpoint(self.root, writer)
-        return preparer.Preparer(self.checkpoint, cdidir.CDIDir(self.root / "cdi", writer), self.ladder)
+        return preparer.Preparer(self.checkpoint, cdidir.CDIDir(self.root / "cdi", writer), {"ladder": self.ladder})
 
     async def record(self) -> records.Record | None:
         return (await checkpoint.Checkpoint(self.root, disk.Disk()).look(UID, ())).own
@@ -185,3 +186,13 @@ async def test_an_unprepare_that_died_at_any_step_goes_on(rig: Rig, step: int, b
     if kept is not None:
         await rig.preparer().unprepare(kept)
     assert (rig.ladder.made, await rig.record(), rig.spec.exists()) == ([], None, False)
+
+
+async def test_a_step_of_a_backend_that_this_version_lacks_keeps_the_claim_stuck(rig: Rig) -> None:
+    """A downgrade: what a newer driver did to the card is not ours to guess at."""
+    strange = replace(RECORD, steps=(records.Step(kind="beam", device="gpu-0", backend="teleport"),), done=1)
+    with pytest.raises(errors.Invalid, match="step beam of teleport is unknown to this version"):
+        await rig.preparer().unprepare(strange)
+    kept = await rig.record()
+    assert kept is not None
+    assert kept.phase is records.Phase.STUCK

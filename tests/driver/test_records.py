@@ -1,5 +1,6 @@
 """The text of a record: what is written can be read, and nothing else can."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from hypothesis import strategies as st
 from api import errors, resource
 from driver import records
 
-GOLDEN = Path(__file__).parent / "golden" / "record-v1.json"
+GOLDEN = Path(__file__).parent / "golden"
+FIRST = (GOLDEN / "record-v1.json").read_bytes()
+"""As the first release wrote it: without shares."""
 RECORD = records.Record(
     uid=resource.ClaimUID("0b7c4d1e-7c2f-4f0e-9d3c-2f6f1a9f6f10"),
     namespace="default",
@@ -41,11 +44,34 @@ def _read(text: bytes) -> records.Record:
 
 def test_records_of_the_first_release_are_read_for_ever() -> None:
     """NV PR#1326: an upgrade made every record corrupt."""
-    assert _read(GOLDEN.read_bytes()) == RECORD
+    assert _read(FIRST) == RECORD
+
+
+def test_a_record_that_says_nothing_of_shares_is_of_a_whole_card() -> None:
+    (holding,) = _read(FIRST).holdings
+    assert (holding.backend, holding.cores) == ("whole", 100)
+
+
+SHARE = replace(
+    RECORD,
+    holdings=(
+        replace(
+            RECORD.holdings[0],
+            admin_access=False,
+            backend="share",
+            cores=30,
+            memory_mib=8192,
+            enforcement="driver",
+            cores_enforcement="none",
+        ),
+    ),
+    steps=(records.Step(kind="driver/limit", device="gpu-00000000-0000-4000-8000-000000000000", backend="share"),),
+)
 
 
 def test_the_form_on_disk_has_not_changed_unnoticed() -> None:
-    assert records.encode(RECORD) == GOLDEN.read_bytes()
+    assert records.encode(SHARE) == (GOLDEN / "record-v1-share.json").read_bytes()
+    assert _read((GOLDEN / "record-v1-share.json").read_bytes()) == SHARE
 
 
 TEXT = st.text(max_size=30)
@@ -71,6 +97,10 @@ TEXT = st.text(max_size=30)
                 share_id=TEXT,
                 admin_access=st.booleans(),
                 enforcement=TEXT,
+                backend=TEXT,
+                cores=st.integers(0, 100),
+                memory_mib=st.integers(0, 2**40),
+                cores_enforcement=TEXT,
             ),
             max_size=3,
         ).map(tuple),

@@ -11,7 +11,8 @@ A new `node()` on the same machine is a restart. Device nodes are links to /dev/
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,20 @@ class Machine:
         )
         facts: dict[str, Any] = {"namespace": "default", "name": f"claim-{uid}", "results": results} | more
         return resource.Claim(uid=resource.ClaimUID(uid), **facts)
+
+    def share(
+        self, uid: str, *indexes: int, cores: int = 25, memory: str = "8Gi", firm: Mapping[str, str] | None = None
+    ) -> resource.Claim:
+        """An allocated claim of one such share on each of these cards; its class is as `firm` as that says."""
+        amounts = (("cores", str(cores)), ("memory", memory), ("shares", "1"))
+        whole = self.claim(uid, *indexes)
+        results = tuple(
+            replace(result, consumed_capacity=amounts, share_id=f"{uid}-{number}")
+            for number, result in enumerate(whole.results)
+        )
+        parameters = {"apiVersion": names.API_VERSION, "kind": "ShareConfig", "memory": "BestEffort", **(firm or {})}
+        of_class = resource.Config(driver=names.LOCAL_DRIVER, requests=(), from_class=True, parameters=parameters)
+        return replace(whole, results=results, configs=(of_class,))
 
     @staticmethod
     def ref(uid: str) -> contract.ClaimRef:

@@ -17,7 +17,7 @@ from api import names
 from kubeletplugin import contract
 from tests.fakes.apiserver import FakeAPIServer
 from tests.fakes.kubelet import FakeKubelet, Plugin
-from tests.fakes.machine import Machine
+from tests.fakes.machine import Machine, until
 
 ROOT = Path(__file__).parents[2]
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
@@ -29,9 +29,11 @@ class Setup:
     def __init__(self, machine: Machine, kubelet: FakeKubelet, server: FakeAPIServer) -> None:
         self.machine, self.kubelet, self.server = machine, kubelet, server
 
-    def claim(self, uid: str, index: int) -> contract.ClaimRef:
+    def claim(self, uid: str, index: int, config: Any = (), **more: Any) -> contract.ClaimRef:
         result = {"request": "gpu", "driver": names.LOCAL_DRIVER, "pool": "egpu/node1"}
-        allocation = {"devices": {"results": [{**result, "device": self.machine.device(index)}]}}
+        allocation = {
+            "devices": {"results": [{**result, "device": self.machine.device(index), **more}], "config": config}
+        }
         body = {"metadata": {"uid": uid}, "spec": {}, "status": {"allocation": allocation}}
         self.server.put(f"{CLAIMS}/claim-{uid}", body)
         return self.machine.ref(uid)
@@ -107,6 +109,43 @@ async def test_a_claim_is_prepared_and_its_status_tells_which_card(tmp_path: Pat
             ]
             await plugin.released(ref)
             assert setup.machine.spec("a") is None
+
+
+async def test_two_shares_of_a_card_from_kubelet_to_status_and_metrics(tmp_path: Path) -> None:
+    """HAMi#1794: series are there from the allocation on."""
+    parameters = {"apiVersion": names.API_VERSION, "kind": "ShareConfig", "memory": "BestEffort"}
+    config = [{"source": "FromClass", "opaque": {"driver": names.LOCAL_DRIVER, "parameters": parameters}}]
+    async with a_setup(tmp_path) as setup:
+        amounts = {"cores": "50", "memory": "8Gi", "shares": "1"}
+        refs = [setup.claim(uid, 0, config, shareID=f"share-{uid}", consumedCapacity=amounts) for uid in ("a", "b")]
+        port = _free_port()
+        async with setup.program(EGPU_METRICS_PORT=str(port)):
+            plugin = await setup.kubelet.plugin(names.LOCAL_DRIVER)
+            for ref in refs:
+                (device,) = await plugin.prepared(ref)
+                assert device.share_id == f"share-{ref.uid}"
+            await setup.server.until(lambda: _statuses(setup, "b"))
+            (told,) = _statuses(setup, "b")
+            assert (told["shareID"], told["data"]["memory"]) == ("share-b", "8Gi")
+            assert told["data"]["enforcement"] == {"memory": "none", "cores": "none"}
+            _, text = await asyncio.to_thread(_get, port, "/metrics")
+            series = [line for line in text.splitlines() if 'claim_uid="b"' in line]
+            assert any(
+                line.startswith("elasticgpu_claim_memory_bytes{") and line.endswith(" 8.589934592e+09")
+                for line in series
+            )
+            assert any(line.startswith("elasticgpu_claim_cores_percent{") and line.endswith(" 50.0") for line in series)
+            assert sum('rung="none"' in line for line in series) == 2
+            assert "elasticgpu_shares_stored 1.0" in text
+
+
+async def test_a_server_that_stores_no_shares_is_told_of_in_the_metrics(tmp_path: Path) -> None:
+    async with a_setup(tmp_path) as setup:
+        setup.server.drops("devices.allowMultipleAllocations", "devices.capacity.requestPolicy")
+        port = _free_port()
+        async with setup.program(EGPU_METRICS_PORT=str(port)):
+            await setup.kubelet.plugin(names.LOCAL_DRIVER)
+            await until(lambda: "elasticgpu_shares_stored 0.0" in _get(port, "/metrics")[1])
 
 
 async def test_after_kill_9_the_next_process_goes_on(tmp_path: Path) -> None:

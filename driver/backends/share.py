@@ -1,0 +1,139 @@
+"""Shares: a claim gets a part of a card, and the strongest rung that the node has and its class accepts holds it to that.
+
+    consumedCapacity + class -> holding: cores, memory, and the rung of each -> the rungs' steps and edits
+
+What must stay true: a limit that is Required is held or the claim is refused, with what was found missing for each rung;
+a limit that nothing holds is called so (`none`) in the record, and from there in the claim's status and the metrics. An
+amount comes from the allocator's own count alone: where an API server keeps none, the claim would have got a whole card
+without a word (dra.md 7b), so it is refused.
+"""
+
+from api import errors, names, resource, v1alpha1
+from driver import backend, booking, cdi, inventory, records, rung
+
+_NAME = "share"
+_UNBUILT = "not in this release"
+
+
+class Share:
+    """`rungs` from the strongest to the weakest. `most`: how many shares one card may have; 0 offers whole cards only."""
+
+    def __init__(self, rungs: tuple[rung.Rung, ...], most: int) -> None:
+        self._rungs = rungs
+        self._most = most
+
+    def offer(self, card: inventory.Card) -> backend.Offer:
+        memory = booking.memory_mib(card) * booking.MIB
+        amounts = (
+            (names.CORES, booking.CORES, resource.RequestPolicy(default=booking.CORES, least=0, step=1)),
+            (names.MEMORY, memory, resource.RequestPolicy(default=memory, least=booking.MIB, step=booking.MIB)),
+            (names.SHARES, self._most, resource.RequestPolicy(default=1, least=1, step=1, most=1)),
+        )
+        return backend.Offer(
+            attributes=(
+                (names.BACKEND, "local"),
+                (names.MEMORY_ENFORCEMENT, self._strongest(card, "memory", tuple(v1alpha1.Rung))),
+                (names.CORES_ENFORCEMENT, self._strongest(card, "cores", tuple(v1alpha1.Rung))),
+                (names.ALLOCATED_BY, "scheduler"),
+            ),
+            amounts=amounts if memory and self._most else (),
+        )
+
+    def holding(self, ask: backend.Ask) -> records.Holding:
+        assert ask.share is not None
+        result, card = ask.result, ask.card
+        amount = _part(result, card)
+        return records.Holding(
+            request=result.request,
+            pool=result.pool,
+            device=result.device,
+            share_id=result.share_id,
+            card=card.uuid,
+            minor=card.minor,
+            model=card.product_name or "",
+            backend=_NAME,
+            cores=amount.cores,
+            memory_mib=amount.memory_mib,
+            enforcement=self._chosen(card, "memory", ask.share.memory, ask.share.accept),
+            cores_enforcement=self._chosen(card, "cores", ask.share.cores, ask.share.accept),
+        )
+
+    def steps(self, holdings: tuple[records.Holding, ...]) -> tuple[records.Step, ...]:
+        return tuple(
+            step
+            for each in self._rungs
+            if (held := tuple(holding for holding in holdings if rung.word(each.kind) in _words(holding)))
+            for step in each.steps(held)
+        )
+
+    def edits(self, holding: records.Holding, host: cdi.HostEdits) -> cdi.Edits:
+        edits = host.of_card(holding.card).without_hook(cdi.MEMORY_LIMITS_HOOK)
+        for name in sorted(_words(holding) - {rung.NONE}):
+            edits += self._rung(name).edits(holding)
+        return edits
+
+    async def apply(self, record: records.Record, step: records.Step) -> None:
+        await self._rung(step.kind.partition("/")[0]).apply(record, step)
+
+    async def undo(self, record: records.Record, step: records.Step) -> None:
+        await self._rung(step.kind.partition("/")[0]).undo(record, step)
+
+    def _rung(self, name: str) -> rung.Rung:
+        for each in self._rungs:
+            if rung.word(each.kind) == name:
+                return each
+        raise errors.NotReady(f"this version of the driver cannot hold shares by {name}; run the one that began it")
+
+    def _chosen(
+        self,
+        card: inventory.Card,
+        limit: rung.Limit,
+        firmness: v1alpha1.Enforcement,
+        accept: tuple[v1alpha1.Rung, ...],
+    ) -> str:
+        found = self._strongest(card, limit, accept)
+        if found == rung.NONE and firmness is v1alpha1.Enforcement.REQUIRED:
+            missing = "; ".join(f"{kind.value}: {self._missing(card, limit, kind)}" for kind in accept)
+            raise errors.Invalid(
+                f"card {card.name} cannot hold a share to its {limit}, which the class requires. What is missing: {missing}. "
+                f"The node's admin can add it; a class with share.{limit}: BestEffort does without"
+            )
+        return found
+
+    def _strongest(self, card: inventory.Card, limit: rung.Limit, accept: tuple[v1alpha1.Rung, ...]) -> str:
+        for each in self._rungs:
+            if each.kind in accept and limit in each.limits and not each.lacking(card):
+                return rung.word(each.kind)
+        return rung.NONE
+
+    def _missing(self, card: inventory.Card, limit: rung.Limit, kind: v1alpha1.Rung) -> str:
+        for each in self._rungs:
+            if each.kind is kind:
+                return ", ".join(each.lacking(card)) if limit in each.limits else f"it cannot hold {limit}"
+        return _UNBUILT
+
+
+def _words(holding: records.Holding) -> set[str]:
+    return {holding.enforcement, holding.cores_enforcement}
+
+
+def _part(result: resource.Result, card: inventory.Card) -> booking.Amount:
+    """How much of the card it is. Raises Invalid where that is not a part."""
+    if card.mig_enabled:
+        raise errors.Invalid(
+            f"card {card.name} is in MIG mode: no share of it can be given; switch MIG off on the node or ask for another"
+        )
+    amount = booking.consumed(result)
+    if amount is None:
+        raise errors.Invalid(
+            f"request {result.request} is of a class of shares, but was allocated a whole card {card.name}: the API server "
+            "keeps no amounts (no consumedCapacity). It takes Kubernetes 1.36, or the feature gate "
+            "DRAConsumableCapacity before that; or name a class of backend Whole"
+        )
+    if booking.is_all(amount, card):
+        raise errors.Invalid(
+            f"request {result.request} is of a class of shares, but takes all of card {card.name}: name a part of it in the "
+            f"claim's capacity.requests ({names.CORES}, {names.MEMORY}; each is all of the card where it is not named), "
+            "or name a class of backend Whole"
+        )
+    return amount

@@ -1,0 +1,56 @@
+"""What a rung is: one way of holding a share to its size. Read this before you write one.
+
+    lacking, steps, edits   decide: plain functions of their arguments, asked any number of times
+    apply, undo             act, with the promises of a backend's
+
+A node tries its rungs from the strongest to the weakest; a class says which of them will do. The rung that was chosen for
+a share is in its record and stays: a node that gets a stronger one later holds older shares as it promised.
+
+What you promise:
+- `lacking` is the truth of now: it is empty only where a share of this card would really be held. What it says is shown
+  to the pod's owner and to the admin, so each entry names one thing and where it was looked for.
+- The kind of a step begins with your word and a slash, `mps/start`: by it the step finds its way back to you.
+- What you give to a container by `edits` does not depend on other claims: these may come and go.
+"""
+
+from typing import Literal, Protocol
+
+from api import v1alpha1
+from driver import cdi, inventory, records
+
+Limit = Literal["memory", "cores"]
+NONE = "none"
+"""The word where nothing holds a limit: it is accounted for, and that is all."""
+
+
+class Rung(Protocol):
+    """One way of holding a share to its size."""
+
+    @property
+    def kind(self) -> v1alpha1.Rung: ...
+
+    @property
+    def limits(self) -> frozenset[Limit]:
+        """What it can hold at all."""
+        ...
+
+    def lacking(self, card: inventory.Card) -> tuple[str, ...]:
+        """What keeps it from holding shares of this card here and now; empty where it can."""
+        ...
+
+    def steps(self, holdings: tuple[records.Holding, ...]) -> tuple[records.Step, ...]:
+        """The changes that these shares need, in order. All are held by this rung."""
+        ...
+
+    def edits(self, holding: records.Holding) -> cdi.Edits:
+        """What a container with this share gets for it. Raises NotReady."""
+        ...
+
+    async def apply(self, record: records.Record, step: records.Step) -> None: ...
+
+    async def undo(self, record: records.Record, step: records.Step) -> None: ...
+
+
+def word(kind: v1alpha1.Rung) -> str:
+    """As it stands in attributes, records and steps."""
+    return kind.value.lower()

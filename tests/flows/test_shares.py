@@ -1,0 +1,170 @@
+"""Shares of a card become prepared devices, and go: all of the node is real but NVML's library."""
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from api import errors, names, resource
+from driver import node
+from tests.fakes.machine import Machine
+
+MEMORY = 81559
+"""MiB of a card of the machine."""
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path, count=2)
+
+
+async def _order(driver: node.Node) -> list[str]:
+    async with contextlib.aclosing(driver.pools()) as pools:
+        return [device.name for device in (await anext(pools))[0].devices]
+
+
+async def test_two_claims_share_a_card_and_each_is_told_its_part(machine: Machine) -> None:
+    async with machine.node() as driver:
+        (first,) = await driver.prepare(machine.share("a", 0, cores=30, memory="8Gi"))
+        (second,) = await driver.prepare(machine.share("b", 0, cores=70, memory=f"{MEMORY - 8192}Mi"))
+        assert first.device == second.device == machine.device(0)
+        assert (first.share_id, second.share_id) == ("a-0", "b-0")
+        assert first.cdi_ids[0].endswith("-a-0")
+        assert first.data == {
+            "uuid": machine.cards.uuids[0],
+            "model": "NVIDIA H100 80GB HBM3",
+            "cores": 30,
+            "memory": "8Gi",
+            "enforcement": {"memory": "none", "cores": "none"},
+        }
+        spec = machine.spec("a")
+        assert spec is not None
+        assert [device["name"] for device in spec["devices"]] == [first.cdi_ids[0].partition("=")[2]]
+
+
+async def test_one_mib_more_than_is_left_waits_for_who_is_there(machine: Machine) -> None:
+    """KK#136269: overlapping allocations after a force delete."""
+    async with machine.node() as driver:
+        await driver.prepare(machine.share("a", 0, cores=0, memory="8Gi"))
+        late = machine.share("b", 0, cores=0, memory=f"{MEMORY - 8192 + 1}Mi")
+        with pytest.raises(errors.Conflict, match="are left, and 1 of 16 shares are taken by claim default/claim-a"):
+            await driver.prepare(late)
+        await driver.unprepare(machine.ref("a"))
+        await driver.prepare(late)
+
+
+async def test_of_shares_that_come_at_once_as_many_are_prepared_as_fit(machine: Machine) -> None:
+    """KAI#2153: 16 halves at once, three or four of them on one card."""
+    async with machine.node() as driver:
+        claims = [machine.share(f"c{number}", 0, cores=40, memory="1Mi") for number in range(8)]
+        answers = await asyncio.gather(*(driver.prepare(claim) for claim in claims), return_exceptions=True)
+        assert sum(isinstance(answer, errors.Conflict) for answer in answers) == 6
+        assert len(await driver.prepared()) == 2
+
+
+async def test_a_whole_card_and_a_share_of_it_keep_each_other_out(machine: Machine) -> None:
+    async with machine.node() as driver:
+        await driver.prepare(machine.claim("whole", 0))
+        with pytest.raises(errors.Conflict, match="still held by claim default/claim-whole"):
+            await driver.prepare(machine.share("a", 0))
+        await driver.prepare(machine.share("b", 1))
+        with pytest.raises(errors.Conflict, match="still held by claim default/claim-b"):
+            await driver.prepare(machine.claim("other", 1))
+
+
+async def test_a_claim_may_have_two_shares_and_both_on_one_card(machine: Machine) -> None:
+    async with machine.node() as driver:
+        first, second = await driver.prepare(machine.share("a", 0, 0, cores=50))
+        assert first.share_id != second.share_id
+        assert first.cdi_ids != second.cdi_ids
+        with pytest.raises(errors.Conflict, match="2 of 16 shares are taken by claim default/claim-a"):
+            await driver.prepare(machine.share("b", 0, cores=1))
+
+
+async def test_a_claim_whose_own_shares_do_not_fit_together_says_so(machine: Machine) -> None:
+    async with machine.node() as driver:
+        with pytest.raises(errors.Conflict, match="taken by another request of this claim"):
+            await driver.prepare(machine.share("a", 0, 0, cores=51))
+        assert await driver.prepared() == ()
+
+
+async def test_a_part_of_a_class_of_whole_cards_is_refused_and_the_reverse(machine: Machine) -> None:
+    part = replace(machine.share("a", 0), configs=())
+    all_ = machine.share("a", 0, cores=100, memory=f"{MEMORY}Mi")
+    async with machine.node() as driver:
+        with pytest.raises(errors.Invalid, match=r"asks for a part of card .* but its class gives whole cards"):
+            await driver.prepare(part)
+        with pytest.raises(errors.Invalid, match="is of a class of shares, but takes all of card"):
+            await driver.prepare(all_)
+        assert (await driver.prepare(replace(all_, configs=())))[0].data["enforcement"] == "whole"
+
+
+async def test_an_api_server_without_amounts_gets_no_whole_card_instead_of_a_share(machine: Machine) -> None:
+    """dra.md 7b, seen on 1.34.4"""
+    claim = machine.share("a", 0)
+    bare = replace(claim, results=tuple(replace(result, consumed_capacity=()) for result in claim.results))
+    async with machine.node() as driver:
+        with pytest.raises(errors.Invalid, match=r"was allocated a whole card .* .no consumedCapacity"):
+            await driver.prepare(bare)
+        assert await driver.prepared() == ()
+
+
+async def test_a_limit_that_must_hold_and_cannot_starts_no_pod(machine: Machine) -> None:
+    async with machine.node() as driver:
+        with pytest.raises(errors.Invalid, match=r"What is missing: Driver: not in this release; MPS: .*; HAMi: "):
+            await driver.prepare(machine.share("a", 0, firm={"memory": "Required"}))
+
+
+async def test_who_watches_a_full_card_takes_nothing_of_it(machine: Machine) -> None:
+    async with machine.node() as driver:
+        await driver.prepare(machine.share("a", 0, cores=60))
+        watching = replace(
+            machine.share("admin", 0, cores=0, memory="1Mi"),
+            results=tuple(replace(r, admin_access=True) for r in machine.share("admin", 0).results),
+        )
+        (device,) = await driver.prepare(watching)
+        assert device.data["enforcement"] == "none"
+        await driver.prepare(machine.share("b", 0, cores=40))
+
+
+async def test_shares_outlive_a_restart_with_their_amounts(machine: Machine) -> None:
+    async with machine.node() as driver:
+        before = await driver.prepare(machine.share("a", 0, cores=60))
+    machine.spec_file("a").unlink()
+    async with machine.node() as driver:
+        assert await driver.prepare(machine.share("a", 0, cores=60)) == before
+        assert machine.spec("a") is not None
+        with pytest.raises(errors.Conflict):
+            await driver.prepare(machine.share("b", 0, cores=41))
+
+
+async def test_a_card_with_a_hole_is_offered_before_an_empty_one(machine: Machine) -> None:
+    async with machine.node() as driver:
+        bus = await _order(driver)
+        await driver.prepare(machine.share("a", 1))
+        assert await _order(driver) == bus[::-1]
+        await driver.unprepare(machine.ref("a"))
+        assert await _order(driver) == bus
+
+
+async def test_the_slice_is_told_again_only_when_the_order_changes(machine: Machine) -> None:
+    async with machine.node() as driver, contextlib.aclosing(driver.pools()) as pools:
+        (before,) = await anext(pools)
+        await driver.prepare(machine.claim("whole", 1))
+        await driver.prepare(machine.share("a", 0))
+        await driver.unprepare(machine.ref("whole"))
+        await driver.prepare(machine.share("b", 1))
+        await driver.unprepare(machine.ref("a"))
+        (after,) = await anext(pools)
+        assert [device.name for device in after.devices] == [device.name for device in before.devices][::-1]
+
+
+async def test_a_config_of_a_claim_cannot_make_a_class_laxer(machine: Machine) -> None:
+    claim = machine.share("a", 0)
+    parameters = {"apiVersion": names.API_VERSION, "kind": "ShareConfig", "memory": "Required"}
+    own = resource.Config(driver=names.LOCAL_DRIVER, requests=(), from_class=False, parameters=parameters)
+    async with machine.node() as driver:
+        with pytest.raises(errors.Invalid, match="cannot hold a share to its memory"):
+            await driver.prepare(replace(claim, configs=(*claim.configs, own)))
