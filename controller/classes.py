@@ -19,12 +19,12 @@ from typing import Any
 import msgspec
 
 from api import names, v1alpha1
-from controller import selection, snapshot
+from controller import matching, selection, snapshot
 
 CLASSES = f"/apis/{names.API_VERSION}/{v1alpha1.CLASS_PLURAL}"
 DEVICE_CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 JSON = Mapping[str, Any]
-_NAMES_SHOWN = 5
+_UNREADABLE = ("Unknown", "Invalid", "the class cannot be read")
 
 
 class Reason(enum.StrEnum):
@@ -91,7 +91,7 @@ def turn(now: snapshot.Snapshot, refusals: Mapping[str, Refusal], at: str) -> tu
 
 
 def device_class(item: snapshot.GPUClass, spec: v1alpha1.ClassSpec) -> dict[str, Any]:
-    """The DeviceClass that is wanted for a class of whole cards."""
+    """The DeviceClass that is wanted for a class. Its config tells the node driver, with an admin's word, what is given."""
     owner = {"apiVersion": names.API_VERSION, "kind": v1alpha1.CLASS_KIND, "name": item.name, "uid": item.uid}
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -101,8 +101,17 @@ def device_class(item: snapshot.GPUClass, spec: v1alpha1.ClassSpec) -> dict[str,
             "labels": {names.CLASS_LABEL: item.name, "app.kubernetes.io/managed-by": names.FIELD_MANAGER},
             "ownerReferences": [owner | {"controller": True}],
         },
-        "spec": {"selectors": selection.selectors(spec.cards)},
+        "spec": {
+            "selectors": selection.selectors(spec.cards, selection.share(spec)),
+            "config": [{"opaque": {"driver": names.LOCAL_DRIVER, "parameters": _parameters(selection.share(spec))}}],
+        },
     }
+
+
+def _parameters(share: v1alpha1.Share | None) -> dict[str, Any]:
+    if share is None:
+        return v1alpha1.encode_config(v1alpha1.CardConfig())
+    return v1alpha1.encode_config(v1alpha1.ShareConfig(memory=share.memory, cores=share.cores, accept=share.accept))
 
 
 def _writes(
@@ -165,8 +174,8 @@ def _judged(item: snapshot.GPUClass, holders: Mapping[str, str], refusal: Refusa
 
 def _unbuilt(spec: v1alpha1.ClassSpec) -> str:
     """What this release cannot do yet must not be taken for something that it can do."""
-    if spec.backend is not v1alpha1.Backend.WHOLE:
-        return f"backend {spec.backend.value} is not implemented in this release; use backend: Whole"
+    if spec.backend is v1alpha1.Backend.REMOTE:
+        return "backend Remote is not implemented in this release; use backend: Whole or Share"
     if spec.allocation.by is not v1alpha1.Allocator.SCHEDULER:
         return "allocation by Controller is not implemented in this release; use allocation.by: Scheduler"
     if spec.reclaim_policy is not v1alpha1.ReclaimPolicy.DELETE:
@@ -198,10 +207,10 @@ def _status(
 ) -> v1alpha1.ClassStatus:
     accepted = "True" if reason is Reason.ACCEPTED else "False"
     ready = "DeviceClassInPlace" if reason is Reason.ACCEPTED else reason.value
-    count, matching = _matching(item, now)
+    count, verdict = matching.verdict(item.spec, now) if item.spec else (0, _UNREADABLE)
     states = (
         (names.ACCEPTED, accepted, reason.value, message),
-        (names.MATCHING, *matching),
+        (names.MATCHING, *verdict),
         (names.READY, accepted, ready, message or f"claims can name deviceClassName: {item.name}"),
     )
     before = {condition.type: condition for condition in item.status.conditions}
@@ -210,25 +219,6 @@ def _status(
         device_class=found.name if found else "",
         matching_cards=count,
         conditions=tuple(_condition(before.get(state[0]), *state, item.generation, at) for state in states),
-    )
-
-
-def _matching(item: snapshot.GPUClass, now: snapshot.Snapshot) -> tuple[int, tuple[str, str, str]]:
-    """The count, and the condition's status, reason and message."""
-    if item.spec is None:
-        return 0, ("Unknown", Reason.INVALID.value, "the class cannot be read")
-    count = selection.matching(item.spec.cards, now.cards)
-    if count:
-        limit = "; at most, since the expression is judged by kube-scheduler alone"
-        return count, ("True", "CardsFound", f"{count} matching" + (limit if item.spec.cards.expression else ""))
-    if not now.cards:
-        return 0, ("False", "NoMatchingCard", f"no node publishes a card of driver {names.LOCAL_DRIVER}")
-    known = sorted({card.product_name for card in now.cards if card.product_name})
-    shown = ", ".join(known[:_NAMES_SHOWN]) + (" and others" if len(known) > _NAMES_SHOWN else "")
-    return 0, (
-        "False",
-        "NoMatchingCard",
-        f"none of {sum(now.cards.values())} cards matches; there are {shown or 'unnamed ones'}",
     )
 
 

@@ -28,11 +28,18 @@ _SPECIAL = re.compile(r"([\\.+*?()|\[\]{}^$])")
 class _Wanted:
     name_pattern: str | None
     memory: int | None
+    held: tuple[tuple[str, tuple[str, ...]], ...]
+    """Attributes that say what a card can hold shares to, and the words in them that will do."""
 
 
-def selectors(cards: v1alpha1.Cards) -> list[dict[str, Any]]:
-    """The `spec.selectors` of a DeviceClass for whole cards."""
-    wanted = _wanted(cards)
+def share(spec: v1alpha1.ClassSpec) -> v1alpha1.Share | None:
+    """How firmly shares are held; None for whole cards."""
+    return (spec.share or v1alpha1.Share()) if spec.backend is v1alpha1.Backend.SHARE else None
+
+
+def selectors(cards: v1alpha1.Cards, share: v1alpha1.Share | None = None) -> list[dict[str, Any]]:
+    """The `spec.selectors` of a DeviceClass: for whole cards, or for shares of them."""
+    wanted = _wanted(cards, share)
     tests = [f'device.driver == "{names.LOCAL_DRIVER}"', _attribute(names.TYPE, f" == {_quoted(_CARD)}")]
     if wanted.name_pattern is not None:
         tests.append(_attribute(names.PRODUCT_NAME, f".matches({_quoted(f'^(?:{wanted.name_pattern})$')})"))
@@ -40,14 +47,17 @@ def selectors(cards: v1alpha1.Cards) -> list[dict[str, Any]]:
         amount = _quoted(quantity.text(wanted.memory))
         found = f"device.capacity{_DOMAIN}"
         tests.append(f'"{names.MEMORY}" in {found} && {found}.{names.MEMORY}.compareTo(quantity({amount})) >= 0')
+    tests += [_attribute(name, f" in {_quoted(words)}") for name, words in wanted.held]
     texts = [" && ".join(tests), *([cards.expression] if cards.expression.strip() else [])]
     return [{"cel": {"expression": text}} for text in texts]
 
 
-def matching(cards: v1alpha1.Cards, among: Mapping[snapshot.Card, int]) -> int:
-    """How many cards the class matches; with an expression, at most so many: that is judged by the scheduler alone."""
-    wanted = _wanted(cards)
-    return sum(count for card, count in among.items() if _matches(wanted, card))
+def matching(
+    cards: v1alpha1.Cards, among: Mapping[snapshot.Card, int], share: v1alpha1.Share | None = None
+) -> dict[snapshot.Card, int]:
+    """The cards that the class matches; with an expression, at most these: that is judged by the scheduler alone."""
+    wanted = _wanted(cards, share)
+    return {card: count for card, count in among.items() if _matches(wanted, card)}
 
 
 def _matches(wanted: _Wanted, card: snapshot.Card) -> bool:
@@ -55,13 +65,19 @@ def _matches(wanted: _Wanted, card: snapshot.Card) -> bool:
         card.product_name is not None and re.fullmatch(wanted.name_pattern, card.product_name) is not None
     )
     large = wanted.memory is None or (card.memory is not None and card.memory >= wanted.memory)
-    return card.type == _CARD and named and large
+    holds = {names.MEMORY_ENFORCEMENT: card.memory_enforcement, names.CORES_ENFORCEMENT: card.cores_enforcement}
+    return card.type == _CARD and named and large and all(holds[name] in words for name, words in wanted.held)
 
 
-def _wanted(cards: v1alpha1.Cards) -> _Wanted:
+def _wanted(cards: v1alpha1.Cards, share: v1alpha1.Share | None) -> _Wanted:
+    """Only what a class requires is looked for: a card that cannot hold it would keep the pod from starting."""
+    required = v1alpha1.Enforcement.REQUIRED
+    limits = {} if share is None else {names.MEMORY_ENFORCEMENT: share.memory, names.CORES_ENFORCEMENT: share.cores}
+    words = () if share is None else tuple(rung.value.lower() for rung in share.accept)
     return _Wanted(
         name_pattern="|".join(map(_pattern, cards.product_names)) if cards.product_names else None,
         memory=None if cards.min_memory is None else math.ceil(quantity.parse(cards.min_memory)),
+        held=tuple((name, words) for name, firmness in limits.items() if firmness is required),
     )
 
 
@@ -75,6 +91,6 @@ def _attribute(name: str, test: str) -> str:
     return f'"{name}" in {found} && {found}.{name}{test}'
 
 
-def _quoted(text: str) -> str:
-    """A CEL string literal: its escapes are those of JSON."""
+def _quoted(text: str | tuple[str, ...]) -> str:
+    """A CEL literal, a string or a list of them: its escapes are those of JSON."""
     return msgspec.json.encode(text).decode()

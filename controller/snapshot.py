@@ -49,6 +49,9 @@ class Card:
     type: str | None
     product_name: str | None
     memory: int | None
+    shareable: bool = False
+    memory_enforcement: str = "none"
+    cores_enforcement: str = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +144,9 @@ def _card(device: JSON) -> Card:
         type=_own(attributes, names.TYPE).get("string"),
         product_name=_own(attributes, names.PRODUCT_NAME).get("string"),
         memory=None if memory is None else int(quantity.parse(memory)),
+        shareable=bool(device.get("allowMultipleAllocations")),
+        memory_enforcement=_own(attributes, names.MEMORY_ENFORCEMENT).get("string", "none"),
+        cores_enforcement=_own(attributes, names.CORES_ENFORCEMENT).get("string", "none"),
     )
 
 

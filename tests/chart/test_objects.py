@@ -9,7 +9,7 @@ import pytest
 
 import controller.settings
 import driver.settings
-from api import names
+from api import names, v1alpha1
 from tests.chart.conftest import NAMESPACE, Object
 
 NODE = "elastic-gpu-node"
@@ -27,7 +27,14 @@ ALL_SET = {
     "cdiDir": "/run/cdi",
     "driverRoot": "/run/nvidia/driver",
     "logLevel": "debug",
-    "node": {"nodeSelector": {"gpu": "yes"}, "affinity": {"nodeAffinity": {}}, "tolerations": [], "resources": {}},
+    "node": {
+        "sharesPerCard": 4,
+        "fill": "Spread",
+        "nodeSelector": {"gpu": "yes"},
+        "affinity": {"nodeAffinity": {}},
+        "tolerations": [],
+        "resources": {},
+    },
     "controller": {
         "replicas": 2,
         "nodeSelector": {"infra": "yes"},
@@ -57,6 +64,7 @@ def test_settings_arrive_where_they_belong(render: Callable[..., list[Object]]) 
     assert paths["registry"] == env["EGPU_REGISTRY_DIR"] == "/data/kubelet/plugins_registry"
     assert paths["cdi"] == env["EGPU_CDI_DIR"] == "/run/cdi"
     assert paths["driver-root"] == env["EGPU_HOST_DRIVER_ROOT"] == "/run/nvidia/driver"
+    assert (env["EGPU_SHARES_PER_CARD"], env["EGPU_FILL"]) == ("4", "Spread")
     assert pod["nodeSelector"] == {"gpu": "yes"}
     assert by_name["Deployment", CONTROLLER]["spec"]["replicas"] == 2
     assert _pod(by_name, "Deployment", CONTROLLER)["tolerations"] == [{"operator": "Exists"}]
@@ -121,11 +129,14 @@ def test_what_has_no_namespace_carries_the_name_of_the_release(
     assert all(one["metadata"].get("namespace", NAMESPACE) == NAMESPACE for one in found)
 
 
-def test_the_ready_made_class_is_there(objects: Objects) -> None:
+def test_the_ready_made_classes_are_there_and_can_be_read(objects: Objects) -> None:
     assert objects["ElasticGPUClass", "training.elasticgpu.io"]["spec"] == {
         "backend": "Whole",
         "workloadTypes": ["training"],
     }
+    shares = v1alpha1.decode_class(objects["ElasticGPUClass", "inference.elasticgpu.io"], "inference")
+    assert (shares.backend, shares.workload_types) == (v1alpha1.Backend.SHARE, ("inference",))
+    assert shares.share == v1alpha1.Share()
 
 
 def _pod(objects: Objects, kind: str, name: str) -> Object:

@@ -14,6 +14,7 @@ WRONG = {
     "unknown setting further in": ({"node": {"tolerationss": []}}, "tolerationss"),
     "wrong type": ({"controller": {"replicas": "2"}}, "/controller/replicas"),
     "no replica at all": ({"controller": {"replicas": 0}}, "/controller/replicas"),
+    "unknown fill": ({"node": {"fill": "Random"}}, "/node/fill"),
     "unknown log level": ({"logLevel": "trace"}, "/logLevel"),
     "relative path": ({"driverRoot": "run/nvidia/driver"}, "/driverRoot"),
     "path with a slash at its end": ({"kubeletRoot": "/var/lib/kubelet/"}, "/kubeletRoot"),

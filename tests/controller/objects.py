@@ -26,7 +26,13 @@ def a_device(name: str, **what: Any) -> JSON:
     attributes = {"type": {"string": what.get("type", "gpu")}} | (
         {"productName": {"string": product}} if product else {}
     )
-    return {"name": name, "attributes": attributes} | ({"capacity": {"memory": {"value": memory}}} if memory else {})
+    attributes |= {key: {"string": what[key]} for key in ("memoryEnforcement", "coresEnforcement") if key in what}
+    shared = {"allowMultipleAllocations": True} if what.get("shareable") else {}
+    return (
+        {"name": name, "attributes": attributes}
+        | shared
+        | ({"capacity": {"memory": {"value": memory}}} if memory else {})
+    )
 
 
 def a_slice(*devices: JSON, pool: str = "egpu/node-1", generation: int = 1, name: str = "s1") -> JSON:

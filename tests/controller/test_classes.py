@@ -74,6 +74,68 @@ def test_a_class_whose_device_class_is_in_place_is_ready() -> None:
     assert {condition["lastTransitionTime"] for condition in status["conditions"]} == {AT}
 
 
+def _config(data: JSON) -> JSON:
+    [config] = _made(data)["spec"]["config"]
+    assert config["opaque"]["driver"] == "gpu.elasticgpu.io"
+    parameters: JSON = config["opaque"]["parameters"]
+    return parameters
+
+
+def test_the_device_class_tells_the_node_driver_what_is_given() -> None:
+    version = {"apiVersion": "elasticgpu.io/v1alpha1"}
+    assert _config(objects.a_class()) == version | {"kind": "CardConfig"}
+    assert _config(objects.a_class(backend="Share")) == version | {
+        "kind": "ShareConfig",
+        "memory": "Required",
+        "cores": "BestEffort",
+        "accept": ["Driver", "MPS", "HAMi"],
+    }
+    firm = {"memory": "BestEffort", "cores": "Required", "accept": ["HAMi"]}
+    assert _config(objects.a_class(backend="Share", share=firm)) == version | {"kind": "ShareConfig"} | firm
+
+
+LAX = {"backend": "Share", "share": {"memory": "BestEffort"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "device", "state"),
+    [
+        (LAX, {"shareable": True}, ("True", "CardsFound", "1 matching")),
+        ({"backend": "Share"}, {"shareable": True, "memoryEnforcement": "mps"}, ("True", "CardsFound", "1 matching")),
+        (
+            LAX,
+            {},
+            (
+                "False",
+                "NoShares",
+                "1 cards match, and none can be shared: their node drivers offer whole cards only, or the API server "
+                "does not store that cards can be shared (Kubernetes 1.36, or the feature gate DRAConsumableCapacity "
+                "before that)",
+            ),
+        ),
+        (
+            {"backend": "Share"},
+            {"shareable": True},
+            (
+                "False",
+                "NoEnforcement",
+                "1 cards match, and none can hold a share to its memory by Driver, MPS, HAMi, which the class requires; "
+                "their attributes memoryEnforcement and coresEnforcement tell what they can",
+            ),
+        ),
+        (
+            LAX | {"cards": {"productNames": ["*T4*"]}},
+            {},
+            ("False", "NoMatchingCard", "none of 1 cards matches; there are NVIDIA L40S"),
+        ),
+    ],
+)
+def test_a_class_of_shares_says_why_there_are_none(spec: JSON, device: JSON, state: tuple[str, str, str]) -> None:
+    data = objects.a_class(**spec)
+    [write] = _turn(data, device_classes=(_made(data),), slices=(objects.a_slice(objects.a_device("gpu-1", **device)),))
+    assert _conditions(write)["Matching"] == state
+
+
 def test_nothing_is_written_when_nothing_changed() -> None:
     data = objects.a_class()
     made = (_made(data),)
@@ -135,8 +197,7 @@ def test_the_slices_of_an_older_generation_of_a_pool_do_not_count() -> None:
 @pytest.mark.parametrize(
     ("spec", "text"),
     [
-        ({"backend": "Share"}, "backend Share is not implemented in this release; use backend: Whole"),
-        ({"backend": "Remote"}, "backend Remote is not implemented in this release; use backend: Whole"),
+        ({"backend": "Remote"}, "backend Remote is not implemented in this release; use backend: Whole or Share"),
         (
             {"allocation": {"by": "Controller"}},
             "allocation by Controller is not implemented in this release; use allocation.by: Scheduler",
@@ -154,9 +215,9 @@ def test_what_is_not_built_yet_is_said_and_gets_no_device_class(spec: JSON, text
 
 
 def test_a_class_that_turns_into_something_not_built_loses_its_device_class() -> None:
-    """Else its claims would get whole cards where shares are asked for."""
+    """Else its claims would get cards of this machine where remote ones are asked for."""
     made = _made(objects.a_class())
-    delete, report = _turn(objects.a_class(backend="Share"), device_classes=(made,))
+    delete, report = _turn(objects.a_class(backend="Remote"), device_classes=(made,))
     assert delete == classes.Delete(of=objects.NAME, uid="uid-made", resource_version="8")
     assert isinstance(report, classes.Report)
     assert report.body["status"]["deviceClass"] == ""
@@ -181,7 +242,7 @@ def test_of_two_classes_of_one_age_the_name_decides() -> None:
 
 def test_a_class_that_is_not_built_yet_holds_its_workload_type_all_the_same() -> None:
     """Else the younger one would lose it, and its DeviceClass, on the day of an upgrade."""
-    first = objects.a_class("zz", created="2026-01-01T00:00:00Z", backend="Share", workloadTypes=["t"])
+    first = objects.a_class("zz", created="2026-01-01T00:00:00Z", backend="Remote", workloadTypes=["t"])
     second = objects.a_class("aa", created="2026-01-02T00:00:00Z", workloadTypes=["t"])
     assert _conditions(_turn(first, second)[1])["Accepted"][1] == "WorkloadTypeTaken"
 
@@ -198,7 +259,7 @@ def test_a_device_class_made_by_hand_is_not_touched() -> None:
 
 
 def test_a_device_class_made_by_hand_is_not_deleted_either() -> None:
-    [write] = _turn(objects.a_class(backend="Share"), device_classes=(objects.a_device_class(),))
+    [write] = _turn(objects.a_class(backend="Remote"), device_classes=(objects.a_device_class(),))
     assert isinstance(write, classes.Report)
 
 

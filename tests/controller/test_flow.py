@@ -120,14 +120,27 @@ async def test_a_hand_made_device_class_is_left_alone_until_it_is_gone(server: F
         await ready(server)
 
 
-async def test_a_class_that_asks_for_shares_loses_its_device_class(server: FakeAPIServer, running: Running) -> None:
+async def test_a_class_that_asks_for_what_is_not_built_loses_its_device_class(server: FakeAPIServer, running: Running) -> None:
     put_class(server)
     async with running():
         await ready(server)
-        put_class(server, backend="Share")
+        put_class(server, backend="Remote")
         await ready(server, "False")
         await server.until(lambda: server.get(f"{DEVICE_CLASSES}/{objects.NAME}") is None)
     assert condition(server, "Ready")[1] == "NotImplemented"
+
+
+async def test_a_class_of_shares_becomes_a_device_class_whose_config_says_so(
+    server: FakeAPIServer, running: Running
+) -> None:
+    put_class(server, backend="Share", share={"memory": "BestEffort"})
+    async with running():
+        await ready(server)
+    [config] = (server.get(f"{DEVICE_CLASSES}/{objects.NAME}") or {})["spec"]["config"]
+    assert (config["opaque"]["parameters"]["kind"], config["opaque"]["parameters"]["memory"]) == (
+        "ShareConfig",
+        "BestEffort",
+    )
 
 
 async def test_the_servers_words_about_a_cel_text_become_the_condition(server: FakeAPIServer, running: Running) -> None:

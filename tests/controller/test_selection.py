@@ -23,6 +23,10 @@ def _among(type_: str | None = "gpu") -> dict[snapshot.Card, int]:
     return {snapshot.Card(type=type_, **card): 1 for card in CARDS}
 
 
+def _count(cards: v1alpha1.Cards, among: dict[snapshot.Card, int], share: v1alpha1.Share | None = None) -> int:
+    return sum(selection.matching(cards, among, share).values())
+
+
 HEAD = (
     'device.driver == "gpu.elasticgpu.io" && '
     '"type" in device.attributes["gpu.elasticgpu.io"] && device.attributes["gpu.elasticgpu.io"].type == "gpu"'
@@ -31,7 +35,7 @@ HEAD = (
 
 def test_a_class_without_wishes_takes_every_card_of_the_driver() -> None:
     assert selection.selectors(_cards()) == [{"cel": {"expression": HEAD}}]
-    assert selection.matching(_cards(), _among()) == 3
+    assert _count(_cards(), _among()) == 3
 
 
 def test_every_test_of_an_optional_attribute_asks_first_whether_it_is_there() -> None:
@@ -73,12 +77,12 @@ def test_the_users_expression_stands_in_a_selector_of_its_own_and_cannot_lift_th
     ],
 )
 def test_cards_are_counted_by_name_and_memory(wanted: dict[str, Any], count: int) -> None:
-    assert selection.matching(_cards(**wanted), _among()) == count
+    assert _count(_cards(**wanted), _among()) == count
 
 
 def test_a_device_that_is_no_whole_card_is_not_counted() -> None:
-    assert selection.matching(_cards(), _among("mig")) == 0
-    assert selection.matching(_cards(), _among(None)) == 0
+    assert _count(_cards(), _among("mig")) == 0
+    assert _count(_cards(), _among(None)) == 0
 
 
 @pytest.mark.parametrize("glob", ['a"b', "a\\b", "a.b+c(d)|e[f]{g}^$", "per%cent"])
@@ -88,4 +92,26 @@ def test_special_characters_of_a_glob_stay_themselves_in_cel(glob: str) -> None:
     pattern = json.loads(literal)
     assert pattern.startswith("^(?:")
     card = snapshot.Card(type="gpu", product_name=glob, memory=None)
-    assert selection.matching(_cards(productNames=[glob]), {card: 3}) == 3
+    assert _count(_cards(productNames=[glob]), {card: 3}) == 3
+
+
+REQUIRED, BEST_EFFORT = v1alpha1.Enforcement
+
+
+def test_a_class_of_shares_takes_only_cards_that_hold_what_it_requires() -> None:
+    share = v1alpha1.Share(memory=REQUIRED, cores=BEST_EFFORT, accept=(v1alpha1.Rung.MPS, v1alpha1.Rung.HAMI))
+    [selector] = selection.selectors(_cards(), share)
+    assert selector["cel"]["expression"] == HEAD + (
+        ' && "memoryEnforcement" in device.attributes["gpu.elasticgpu.io"]'
+        ' && device.attributes["gpu.elasticgpu.io"].memoryEnforcement in ["mps","hami"]'
+    )
+    among = {
+        snapshot.Card(type="gpu", product_name=None, memory=None, memory_enforcement=word): 1
+        for word in ("none", "driver", "mps", "hami")
+    }
+    assert _count(_cards(), among, share) == 2
+
+
+def test_best_effort_takes_every_card() -> None:
+    share = v1alpha1.Share(memory=BEST_EFFORT, cores=BEST_EFFORT)
+    assert selection.selectors(_cards(), share) == [{"cel": {"expression": HEAD}}]
