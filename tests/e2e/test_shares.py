@@ -1,0 +1,206 @@
+"""Shares of cards on a real cluster: kube-scheduler counts them, the node counts again, and the claims tell."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hack import release
+from tests.e2e.manifests import a_claim, a_class, a_pod, a_request, a_template, opaque
+from tests.e2e.stage import Object, Stage, until
+
+pytestmark = pytest.mark.e2e
+EXAMPLE = release.ROOT / "examples/share"
+SHARE = "lenient-share.example.com"
+MEMORY = 81559
+"""MiB of a fake card."""
+
+
+@pytest.fixture
+def shares(stage: Stage) -> Iterator[Stage]:
+    """The class of the example, ready."""
+    stage("apply", "-f", str(EXAMPLE / "class.yaml"))
+    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{SHARE}", "--timeout=30s")
+    yield stage
+    stage("delete", "pods", "--all", "--grace-period=1", "--timeout=60s")
+    stage.kubectl("delete", "-f", str(EXAMPLE / "class.yaml"))
+
+
+def a_share(name: str = "card", deviceclass: str = SHARE, **amounts: str) -> Object:
+    return {"name": name, "exactly": {"deviceClassName": deviceclass, "capacity": {"requests": amounts}}}
+
+
+def data_of(stage: Stage, pod: str) -> list[Any]:
+    claim = stage.claim_of(pod)["metadata"]["name"]
+    return [device["data"] for device in stage.status_of_devices(claim)]
+
+
+def consumed(stage: Stage, pod: str) -> Any:
+    (result,) = stage.claim_of(pod)["status"]["allocation"]["devices"]["results"]
+    return result["consumedCapacity"]
+
+
+def test_the_two_pods_of_the_example_share_a_card_and_their_claims_say_how(shares: Stage) -> None:
+    shares("apply", "-f", str(EXAMPLE / "two-pods.yaml"))
+    shares.ready("share-a", "share-b")
+    assert shares.cards("share-a") == shares.cards("share-b")
+    for pod in ("share-a", "share-b"):
+        (data,) = data_of(shares, pod)
+        assert (data["cores"], data["memory"], data["enforcement"]) == (50, "8Gi", {"memory": "none", "cores": "none"})
+
+
+def test_a_share_of_memory_alone_runs_beside_cores_that_are_all_taken(shares: Stage) -> None:
+    shares("apply", "-f", str(EXAMPLE / "two-pods.yaml"))
+    shares.ready("share-a", "share-b")
+    shares("apply", "-f", str(EXAMPLE / "memory-only.yaml"))
+    shares.ready("memory-only")
+    assert shares.cards("memory-only") == shares.cards("share-a")
+    assert consumed(shares, "memory-only") == {"cores": "0", "memory": "4Gi", "shares": "1"}
+
+
+def test_eight_replicas_are_packed_on_two_cards(shares: Stage) -> None:
+    """dra-driver#459: "2 per card, then the next card"."""
+    shares("apply", "-f", str(EXAMPLE / "replicas.yaml"))
+    shares("rollout", "status", "deployment/replicas", "--timeout=90s")
+    pods = [pod["metadata"]["name"] for pod in shares.kubectl.objects("pods", "-n", shares.namespace)]
+    cards = [uuid for pod in pods for uuid in shares.cards(pod).values()]
+    assert sorted(cards.count(card) for card in set(cards)) == [4, 4]
+    shares("delete", "deployment", "replicas", "--cascade=foreground", "--timeout=60s")
+
+
+def test_a_monitoring_pod_sees_all_cards_beside_their_shares(shares: Stage) -> None:
+    shares.kubectl("label", "namespace", shares.namespace, "resource.kubernetes.io/admin-access=true")
+    shares("apply", "-f", str(EXAMPLE / "two-pods.yaml"), "-f", str(EXAMPLE / "monitoring.yaml"))
+    shares.ready("share-a", "share-b", "monitoring")
+    assert len(shares.cards("monitoring")) == len((shares.slice_of("node1") or {})["spec"]["devices"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "taken"),
+    [
+        ({"cores": "33.3", "memory": "8G"}, {"cores": "34", "memory": "7630Mi"}),
+        ({"cores": "0", "memory": "0"}, {"cores": "0", "memory": "1Mi"}),
+        ({"cores": "1", "memory": "1"}, {"cores": "1", "memory": "1Mi"}),
+        ({"cores": "100", "memory": "8Gi"}, {"cores": "100", "memory": "8Gi"}),
+        ({"cores": "50"}, {"cores": "50", "memory": f"{MEMORY}Mi"}),
+    ],
+)
+def test_odd_amounts_are_rounded_up_to_what_can_be_counted(
+    shares: Stage, asked: dict[str, str], taken: dict[str, str]
+) -> None:
+    shares.start(a_template(requests=[a_share(**asked)]), a_pod(template="template"))
+    assert consumed(shares, "pod") == {**taken, "shares": "1"}
+
+
+@pytest.mark.parametrize("asked", [{"cores": "101", "memory": "1Gi"}, {"cores": "1", "memory": f"{MEMORY + 1}Mi"}])
+def test_more_than_a_card_has_waits_for_ever(shares: Stage, asked: dict[str, str]) -> None:
+    shares.create(a_template(requests=[a_share(**asked)]), a_pod(template="template"))
+    shares.pending_because("pod", "cannot allocate all claims")
+
+
+def test_what_a_share_leaves_is_taken_to_the_last_mib_and_no_further(shares: Stage) -> None:
+    """Of every card one share is held, so that one MiB more than is left has no place on any of them."""
+    cards = len((shares.slice_of("node1") or {})["spec"]["devices"])
+    shares.create(
+        a_template("first", requests=[a_share(cores="60", memory="8Gi")]),
+        a_template("fits", requests=[a_share(cores="40", memory=f"{MEMORY - 8192}Mi")]),
+        a_template("over", requests=[a_share(cores="40", memory=f"{MEMORY - 8192 + 1}Mi")]),
+    )
+    for number in range(cards):
+        shares.start(a_pod(f"first-{number}", template="first"))
+    shares.create(a_pod("over", template="over"))
+    shares.pending_because("over", "cannot allocate all claims")
+    shares.start(a_pod("fits", template="fits"))
+
+
+def test_a_whole_card_and_a_share_never_meet(shares: Stage) -> None:
+    cards = len((shares.slice_of("node1") or {})["spec"]["devices"])
+    shares.create(a_template("whole"), a_template("share", requests=[a_share(cores="1", memory="1Mi")]))
+    shares.start(a_pod("share", template="share"), *(a_pod(f"whole-{n}", template="whole") for n in range(cards - 1)))
+    shares.create(a_pod("last", template="whole"))
+    shares.pending_because("last", "cannot allocate all claims")
+    shares.delete("pod", "share")
+    shares.ready("last")
+
+
+def test_two_requests_of_one_claim_may_share_a_card_and_one_request_for_two_does_not(shares: Stage) -> None:
+    two = [a_share("one", cores="10", memory="1Gi"), a_share("two", cores="10", memory="1Gi")]
+    pair = a_share(cores="10", memory="1Gi")
+    pair["exactly"]["count"] = 2
+    shares.start(
+        a_template("two", requests=two),
+        a_template("pair", requests=[pair]),
+        a_pod("two", template="two"),
+        a_pod("pair", template="pair"),
+    )
+    assert len(shares.cards("two")) == 1
+    assert len(shares.cards("pair")) == 2
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        (a_request(capacity={"requests": {"cores": "50"}}), "asks for a part of card .* its class gives whole cards"),
+        ({"name": "card", "exactly": {"deviceClassName": SHARE}}, "is of a class of shares, but takes all of card"),
+    ],
+)
+def test_a_part_of_a_class_of_whole_cards_is_refused_and_the_reverse(
+    shares: Stage, request_: Object, text: str
+) -> None:
+    shares.create(a_template(requests=[request_]), a_pod(template="template"))
+    shares.event(text)
+
+
+def test_a_limit_that_has_to_be_held_gets_no_pod_where_nothing_holds_it(shares: Stage) -> None:
+    """The ready-made class is refused by the scheduler; a claim that insists, by the node, with what is missing."""
+    strict = a_share("card", "inference.elasticgpu.io", cores="10", memory="1Gi")
+    shares.create(a_template("strict", requests=[strict]), a_pod("strict", template="strict"))
+    shares.pending_because("strict", "cannot allocate all claims")
+    own = {**opaque(kind="ShareConfig", memory="Required"), "requests": ["card"]}
+    shares.create(a_template("own", requests=[a_share(cores="10", memory="1Gi")], config=[own]))
+    shares.create(a_pod("own", template="own"))
+    shares.event("cannot hold a share to its memory, which the class requires. What is missing: Driver: ")
+    found = shares.get("elasticgpuclass", "inference.elasticgpu.io")["status"]["conditions"]
+    assert next(one for one in found if one["type"] == "Matching")["reason"] == "NoEnforcement"
+
+
+def test_a_class_made_by_hand_gives_shares_where_its_claim_says_so(shares: Stage) -> None:
+    shares.create(a_class("by-hand.example.com", 'device.driver == "gpu.elasticgpu.io"'))
+    try:
+        own = opaque(kind="ShareConfig", memory="BestEffort")
+        request = a_share("card", "by-hand.example.com", cores="10", memory="1Gi")
+        shares.start(a_claim(requests=[request], config=[own]), a_pod(claim="claim"))
+        (device,) = shares.status_of_devices("claim")
+        assert device["data"]["memory"] == "1Gi"
+        shares.delete("pod", "pod")
+    finally:
+        shares.kubectl("delete", "deviceclass", "by-hand.example.com")
+
+
+def test_shares_outlive_a_restart_of_the_driver(shares: Stage) -> None:
+    shares("apply", "-f", str(EXAMPLE / "two-pods.yaml"))
+    shares.ready("share-a", "share-b")
+    cards = shares.cards("share-a")
+    for pod in shares.driver_pods():
+        shares.kubectl("-n", release.NAMESPACE, "delete", "pod", pod["metadata"]["name"], "--wait=true")
+    shares.rollout()
+    shares("apply", "-f", str(EXAMPLE / "memory-only.yaml"))
+    shares.ready("memory-only")
+    assert shares.cards("share-b") == cards
+
+
+def test_sixty_shares_started_at_once_all_run(shares: Stage) -> None:
+    """KAI#2153, HAMi#1662: bulk submits that lock each other out."""
+    room = 16 * len((shares.slice_of("node1") or {})["spec"]["devices"])
+    count = min(room, 60)
+    pods = [a_pod(f"pod-{number}", template="small") for number in range(count)]
+    shares.create(a_template("small", requests=[a_share(cores="6", memory="1Gi")]), *pods)
+    shares("wait", "--for=condition=Ready", "pods", "--all", "--timeout=240s")
+    claims = shares.kubectl.objects("resourceclaims", "-n", shares.namespace)
+    devices = [claim["status"]["allocation"]["devices"]["results"][0]["device"] for claim in claims]
+    assert max(devices.count(device) for device in devices) <= 16
+    shares("delete", "pods", "--all", "--grace-period=1", "--timeout=120s")
+    until(
+        "no CDI file left",
+        lambda: not any(claim["metadata"]["uid"] in n for n in shares.cdi_files() for claim in claims),
+    )
