@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import aiohttp
 import structlog
+import yaml
 import yarl
 from kubernetes.aio import config
 from kubernetes.aio.client import configuration, rest
@@ -156,10 +157,10 @@ async def _open(kubeconfig: Path | None) -> _Session:
             where = None if kubeconfig is None else str(kubeconfig)
             await config.load_kube_config(where, client_configuration=settings, persist_config=False)
         made = await asyncio.to_thread(rest.RESTClientObject, settings)
-    except (config.ConfigException, OSError, ValueError, TypeError) as error:
+    except (config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError) as error:
         raise errors.Invalid(
             f"no credentials for an API server in {kubeconfig or 'service account, $KUBECONFIG or ~/.kube/config'}: "
-            f"{error}; give a kubeconfig that works with kubectl"
+            f"{' '.join(str(error).split())}; give a kubeconfig that works with kubectl"
         ) from error
     base = settings.host.rstrip("/")
     options = {
