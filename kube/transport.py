@@ -201,5 +201,7 @@ def _translated(method: str, target: str) -> Iterator[None]:
         raise Unsent(f"{what}: cannot reach the API server: {error}; check its address and the network") from error
     except TimeoutError as error:
         raise errors.Unavailable(f"{what}: no word from the API server for too long; repeat it") from error
+    except config.ConfigException as error:  # a token file that is empty for a moment, a plugin that fails
+        raise Unsent(f"{what}: no credentials for the API server just now: {error}; they are read again") from error
     except (aiohttp.ClientError, OSError) as error:
         raise errors.Unavailable(f"{what}: the API server's answer was cut: {error!r}; repeat it") from error

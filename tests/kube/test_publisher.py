@@ -280,7 +280,7 @@ async def test_after_an_outage_slices_are_put_right_as_soon_as_the_server_is_bac
         await server.until(lambda: devices(server) == ["well"])
         await server.until(lambda: server.watching)
         await server.stop()
-        await asyncio.sleep(8)  # long enough for pauses of several seconds
+        await asyncio.sleep(5.5)  # long enough for pauses of several seconds
         server.remove(PATH)
         await server.start()
         await server.until(lambda: devices(server) == ["well"], within_s=2.5)
