@@ -103,8 +103,20 @@ async def test_a_card_that_is_put_in_later_is_offered_when_it_can_be_prepared(ma
         await node.prepare(machine.claim("a", 3))
 
 
+async def test_what_was_known_of_the_cards_health_and_cannot_be_read_is_kept_for_people_and_begun_anew(
+    machine: Machine,
+) -> None:
+    machine.data_dir.mkdir(parents=True)
+    (machine.data_dir / "health.json").write_text("{")
+    async with machine.node() as node:
+        await pool_when(node, lambda pool: len(pool.devices) == 3)
+        assert (machine.data_dir / "health.json.corrupt-1").read_text() == "{"
+        await until((machine.data_dir / "health.json").exists)
+
+
 async def test_what_lasts_is_said_once(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     machine.remove_node("nvidia2")
+    machine.cards.fail(2, "nvmlDeviceRegisterEvents", "NOT_SUPPORTED")
     async with machine.node() as node:
         await pool_when(node, lambda pool: len(pool.devices) == 3)
         machine.cards.xid(0, 79)
@@ -114,6 +126,7 @@ async def test_what_lasts_is_said_once(machine: Machine, capsys: pytest.CaptureF
     said = capsys.readouterr().out
     assert said.count("the host has no /dev/nvidia2") == 1
     assert said.count("card probed") <= 2
+    assert said.count("no events") == 1
 
 
 async def test_a_fatal_xid_stays_over_a_restart_until_it_is_cured(machine: Machine) -> None:
