@@ -5,10 +5,14 @@ import contextlib
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 
 from api import errors, resource
 from driver import node as nodes
+from kubeletplugin import contract
 from tests.fakes.machine import LIBRARIES, Machine, until
+
+VERDICTS = ("healthy", "unhealthy", "unknown")
 
 
 @pytest.fixture
@@ -71,6 +75,28 @@ async def test_a_lost_card_costs_only_itself(machine: Machine) -> None:
         await pool_when(node, lambda pool: not taint_keys(pool, machine.device(0)))
         await until(lambda: len(node._watcher.world.host.cards) == 3)
         await node.prepare(machine.claim("c", 0))
+
+
+async def test_the_kubelet_and_the_metrics_hear_of_cards_that_are_not_well(machine: Machine) -> None:
+    def said(devices: tuple[contract.DeviceHealth, ...]) -> list[tuple[contract.Health, str]]:
+        return [(device.health, device.message.partition(" since")[0]) for device in devices]
+
+    health = contract.Health
+    async with machine.node() as node, contextlib.aclosing(node.health()) as told:
+        assert said(await anext(told)) == [(health.HEALTHY, "")] * 3
+        machine.cards.lose(0)
+        machine.cards.hang(1)
+        wanted = [(health.UNHEALTHY, "lost"), (health.UNKNOWN, "does not answer"), (health.HEALTHY, "")]
+        async for devices in told:
+            if said(devices) == wanted:
+                break
+        counts = {name: REGISTRY.get_sample_value("elasticgpu_cards", {"health": name}) for name in VERDICTS}
+        assert counts == dict.fromkeys(VERDICTS, 1)
+        for index in (0, 1):
+            machine.cards.return_(index)
+        async for devices in told:
+            if said(devices) == [(health.HEALTHY, "")] * 3:
+                break
 
 
 async def test_at_start_a_lost_card_costs_only_itself(machine: Machine) -> None:

@@ -76,6 +76,20 @@ async def test_a_claim_whose_unprepare_died_can_be_prepared_again(machine: Machi
         assert machine.spec("a") is not None
 
 
+async def test_a_cdi_file_is_never_without_its_record(machine: Machine) -> None:
+    """dra-driver-cpu#178: a container could be started with a card that was free already."""
+    async with machine.node(MortalDisk(dies_at=1, before=False)) as node:
+        with pytest.raises(Death):
+            await node.prepare(machine.claim("a", 0))
+    assert (machine.record("a").exists(), machine.spec("a")) == (True, None)
+    async with machine.node() as node:
+        await node.prepare(machine.claim("a", 0))
+    async with machine.node(MortalDisk(dies_at=1, before=False)) as node:
+        with pytest.raises(Death):
+            await node.unprepare(machine.ref("a"))
+        assert (machine.record("a").exists(), machine.spec("a")) == (True, None)
+
+
 async def test_the_steps_are_the_ones_counted_here(machine: Machine) -> None:
     counter = MortalDisk(dies_at=0, before=True)
     async with machine.node(counter) as node:
