@@ -55,9 +55,11 @@ def plan(claim: resource.Claim, world: World, known: Records) -> Plan:
     if record is not None and record.phase is records.Phase.PREPARED:
         return Plan(record=renewed(record, world))
     fresh = _fresh(claim, results, world, known)
-    if record is not None and record.boot_id == world.boot_id and record.steps == fresh.steps:
-        fresh = replace(fresh, done=record.done)
-    return Plan(record=fresh)
+    if record is None or record.boot_id != world.boot_id:
+        return Plan(record=fresh)
+    if record.steps != fresh.steps:  # what was made for the old ones would never be undone
+        return Plan(record=fresh, stale=record)
+    return Plan(record=replace(fresh, done=record.done))
 
 
 def renewed(record: records.Record, world: World) -> records.Record:
