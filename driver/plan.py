@@ -57,9 +57,11 @@ def plan(claim: resource.Claim, world: World, known: Records) -> Plan:
     if record is not None and record.phase is records.Phase.PREPARED:
         return Plan(record=renewed(record, world))
     fresh = _fresh(claim, shares, world, known)
-    if record is not None and record.boot_id == world.boot_id and record.steps == fresh.steps:
-        fresh = replace(fresh, done=record.done)
-    return Plan(record=fresh)
+    if record is None or record.boot_id != world.boot_id:
+        return Plan(record=fresh)
+    if record.steps != fresh.steps:  # what was made for the old ones would never be undone
+        return Plan(record=fresh, stale=record)
+    return Plan(record=replace(fresh, done=record.done))
 
 
 def renewed(record: records.Record, world: World) -> records.Record:
@@ -116,13 +118,19 @@ def _holding(
     beside = _neighbours(claim, holding.device, known, own)
     booking.refuse_overbooked(holding, ask.card, beside, world.shares_per_card)
     if trouble := world.troubles.get(holding.device):
-        raise errors.NotReady(f"device {holding.device} of claim {claim} cannot be used now: {trouble}")
+        raise errors.NotReady(
+            f"device {holding.device} of claim {claim} cannot be used now: {trouble}. It is tried again; "
+            "to get another card, delete the pod, so that its claim is allocated anew"
+        )
     return holding
 
 
 def _card(result: resource.Result, world: World) -> inventory.Card:
     if result.pool != world.pool:
-        raise errors.Invalid(f"device {result.device} is of pool {result.pool}; this node's pool is {world.pool}")
+        raise errors.Invalid(
+            f"device {result.device} is of pool {result.pool}; this node's pool is {world.pool}. "
+            "Delete the pod, so that its claim is allocated anew"
+        )
     if world.unread:
         raise errors.NotReady(f"device {result.device}: the cards of this node are not known yet: {world.unread}")
     card = world.cards.get(result.device)

@@ -120,7 +120,9 @@ async def test_a_hand_made_device_class_is_left_alone_until_it_is_gone(server: F
         await ready(server)
 
 
-async def test_a_class_that_asks_for_what_is_not_built_loses_its_device_class(server: FakeAPIServer, running: Running) -> None:
+async def test_a_class_that_asks_for_what_is_not_built_loses_its_device_class(
+    server: FakeAPIServer, running: Running
+) -> None:
     put_class(server)
     async with running():
         await ready(server)

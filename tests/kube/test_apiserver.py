@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -15,18 +14,6 @@ from tests.fakes.apiserver import FakeAPIServer
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
 NAMED = {"metadata": {"name": "a"}, "spec": {"n": 1}}
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeAPIServer]:
-    async with FakeAPIServer() as running:
-        yield running
-
-
-@pytest.fixture
-async def api(server: FakeAPIServer, tmp_path: Path) -> AsyncIterator[APIServer]:
-    async with APIServer.connect(server.kubeconfig(tmp_path), "test/1") as connected:
-        yield connected
 
 
 async def test_what_is_not_there_is_none_and_not_an_error(api: APIServer) -> None:
@@ -209,6 +196,13 @@ async def test_the_environments_proxy_is_used_and_its_exceptions_are_kept(
 async def test_no_credentials_is_said_with_the_place(tmp_path: Path) -> None:
     with pytest.raises(errors.Invalid, match=r"no credentials .*nowhere.* kubectl"):
         async with APIServer.connect(tmp_path / "nowhere"):
+            pass
+
+
+async def test_a_kubeconfig_that_is_no_yaml_is_said_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "broken").write_text("clusters: [\n\tx")
+    with pytest.raises(errors.Invalid, match=r"no credentials .*broken.* kubectl"):
+        async with APIServer.connect(tmp_path / "broken"):
             pass
 
 
