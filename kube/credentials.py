@@ -40,7 +40,8 @@ with _hollow_parents():
     from kubernetes.aio.client import configuration, rest
 
     _client: Any = sys.modules["kubernetes.aio.client"]
-    _client.Configuration, _client.ApiClient = configuration.Configuration, None  # what its config modules ask for
+    if not hasattr(_client, "ApiClient"):  # hollow: what its config modules ask for
+        _client.Configuration, _client.ApiClient = configuration.Configuration, None
     from kubernetes.aio.config import config_exception, incluster_config, kube_config
 
 Configuration = configuration.Configuration

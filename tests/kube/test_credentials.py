@@ -23,3 +23,8 @@ def test_none_of_the_packages_heavy_parts_is_loaded() -> None:
 def test_whoever_imports_the_package_gets_the_whole(order: str) -> None:
     code = f"import {order}; from kubernetes import client; print(client.CoreV1Api.__name__, kube.credentials.Configuration.__name__)"
     assert _fresh(code).strip() == "CoreV1Api Configuration"
+
+
+def test_a_package_that_was_loaded_before_is_left_as_it_is() -> None:
+    code = "import kubernetes.aio.client as client, kube.credentials; print(client.ApiClient.__name__)"
+    assert _fresh(code).strip() == "ApiClient"
