@@ -27,13 +27,6 @@ class Amount:
     memory_mib: int = 0
     shares: int = 0
 
-    def __add__(self, other: "Amount") -> "Amount":
-        return Amount(
-            cores=self.cores + other.cores,
-            memory_mib=self.memory_mib + other.memory_mib,
-            shares=self.shares + other.shares,
-        )
-
     def __str__(self) -> str:
         return f"{self.cores} % of the cores and {self.memory_mib} MiB"
 
@@ -69,16 +62,21 @@ def is_all(amount: Amount, card: inventory.Card) -> bool:
 
 def booked(holdings: Iterable[records.Holding]) -> Amount:
     """The sum; what only watches counts nothing."""
-    return sum((_amount(holding) for holding in holdings if not holding.admin_access), Amount())
+    counted = [holding for holding in holdings if not holding.admin_access]
+    return Amount(
+        cores=sum(holding.cores for holding in counted),
+        memory_mib=sum(holding.memory_mib for holding in counted),
+        shares=len(counted),
+    )
 
 
 def by_device(held: Iterable[records.Record]) -> dict[str, Amount]:
     """What all claims together have of each device."""
-    taken: dict[str, Amount] = {}
+    holdings: dict[str, list[records.Holding]] = {}
     for record in held:
         for holding in record.holdings:
-            taken[holding.device] = taken.get(holding.device, Amount()) + booked([holding])
-    return taken
+            holdings.setdefault(holding.device, []).append(holding)
+    return {device: booked(items) for device, items in holdings.items()}
 
 
 def fullness(amount: Amount, card: inventory.Card) -> Fraction:
@@ -105,7 +103,7 @@ def refuse_overbooked(
     if not total:
         raise errors.NotReady(f"device {holding.device} does not tell its memory now; no share of it can be counted")
     taken = booked(other.holding for other in beside)
-    wanted = taken + booked([holding])
+    wanted = booked((*(other.holding for other in beside), holding))
     if wanted.cores > CORES or wanted.memory_mib > total or wanted.shares > most_shares:
         left = Amount(cores=max(CORES - taken.cores, 0), memory_mib=max(total - taken.memory_mib, 0))
         raise errors.Conflict(
@@ -113,10 +111,6 @@ def refuse_overbooked(
             f"are left, and {taken.shares} of {most_shares} shares are taken by {_listed(beside)}; "
             "there is room when their pods have stopped on this node, and this is tried again"
         )
-
-
-def _amount(holding: records.Holding) -> Amount:
-    return Amount(cores=holding.cores, memory_mib=holding.memory_mib, shares=1)
 
 
 def _is_whole(holding: records.Holding) -> bool:
