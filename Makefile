@@ -6,7 +6,7 @@ VENV := .venv
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
 
-demo: venv       ## a real Kubernetes with four fake cards, and a pod that holds one of them
+demo: venv       ## a real Kubernetes with four fake cards, a pod that holds one and two that share one
 	@$(VENV)/bin/python -m hack.demo up
 
 demo-down: venv  ## removes all of it

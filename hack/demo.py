@@ -1,7 +1,9 @@
-"""`make demo`: a pod that holds a card, from nothing. `make demo-down` removes all of it. Both may be repeated.
+"""`make demo`: a pod that holds a card and two that share one, from nothing. `make demo-down` removes all
+of it. Both may be repeated.
 
     a cluster of its own with four fake cards, or the one that KUBECONFIG names
-    -> the image, loaded on the nodes -> the chart -> examples/whole-card -> what the pod, the API and the node say
+    -> the image, loaded on the nodes -> the chart -> examples/whole-card, examples/share
+    -> what the pods, the API and the node say
 
 With a cluster of yours: KUBECONFIG=... EGPU_IMAGE=<image your nodes can pull> [EGPU_DRIVER_ROOT=/run/nvidia/driver] make demo
 """
@@ -24,8 +26,10 @@ from hack.kubectl import Kubectl, KubectlError
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "whole-card"
+SHARES = ROOT / "examples" / "share"
 NAMESPACE = "elastic-gpu-demo"
 POD = "whole-card"
+SHARING = ("share-a", "share-b")
 CLUSTER = "demo"
 
 _START = time.monotonic()
@@ -44,7 +48,9 @@ class Target:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m hack.demo", description="A pod that holds a card, from nothing.")
+    parser = argparse.ArgumentParser(
+        prog="python -m hack.demo", description="Pods that hold cards and shares, from nothing."
+    )
     parser.add_argument("verb", choices=["up", "down"])
     try:
         (_up if parser.parse_args().verb == "up" else _down)()
@@ -56,16 +62,17 @@ def main() -> int:
 
 def _up() -> None:
     target = _theirs() if _variable("KUBECONFIG") else _ours()
-    _step("The chart: node driver on every node, controller, class training.elasticgpu.io")
+    _step("The chart: node driver on every node, controller, classes training and inference.elasticgpu.io")
     release.install(target.kubectl, release.values(target.image, target.driver_root))
     release.wait(target.kubectl)
     _step("examples/whole-card: a ResourceClaimTemplate and a pod of that class")
     if not target.kubectl.objects("namespace", NAMESPACE):
         target.kubectl("create", "namespace", NAMESPACE)
-    for path in sorted(EXAMPLE.glob("*.yaml")):
-        text = path.read_text(encoding="utf-8").replace(_DEMO_IMAGE, target.pod_image)
-        target.kubectl("-n", NAMESPACE, "apply", "-f", "-", text=text)
-    _wait_for_pod(target.kubectl)
+    _apply(target, *sorted(EXAMPLE.glob("*.yaml")))
+    _wait_for(target.kubectl, POD)
+    _step("examples/share: two pods on one card, half of its cores and 8 GiB each")
+    _apply(target, SHARES / "class.yaml", SHARES / "two-pods.yaml")
+    _wait_for(target.kubectl, *SHARING)
     _show(target.kubectl)
     _how_to_go_on(target)
 
@@ -100,22 +107,33 @@ def _theirs() -> Target:
     return Target(kubectl=kubectl, image=reference, driver_root=root, pod_image=_PUBLIC_IMAGE, ours=False)
 
 
-def _wait_for_pod(kubectl: Kubectl) -> None:
-    try:
-        kubectl("-n", NAMESPACE, "wait", "--for=condition=Ready", f"pod/{POD}", "--timeout=120s")
-    except KubectlError:
-        print(kubectl("-n", NAMESPACE, "describe", "pod", POD))
-        raise
+def _apply(target: Target, *paths: Path) -> None:
+    for path in paths:
+        text = path.read_text(encoding="utf-8").replace(_DEMO_IMAGE, target.pod_image)
+        target.kubectl("-n", NAMESPACE, "apply", "-f", "-", text=text)
+
+
+def _wait_for(kubectl: Kubectl, *pods: str) -> None:
+    for pod in pods:
+        try:
+            kubectl("-n", NAMESPACE, "wait", "--for=condition=Ready", f"pod/{pod}", "--timeout=120s")
+        except KubectlError:
+            print(kubectl("-n", NAMESPACE, "describe", "pod", pod))
+            raise
 
 
 def _show(kubectl: Kubectl) -> None:
-    _step("What the pod sees")
-    _print(kubectl("-n", NAMESPACE, "logs", POD))
+    for pod in (POD, *SHARING):
+        _step(f"What the pod {pod} sees")
+        _print(kubectl("-n", NAMESPACE, "logs", pod))
     claims = kubectl.objects("resourceclaims", "-n", NAMESPACE)
-    _step("The claim, and the card that it holds")
+    _step("The claims, and the card that each holds, or what of it")
     _print("\n".join(line for claim in claims for line in _claim_lines(claim)))
     _step("The slices: what the node drivers publish, in this cluster")
-    held = {(result["pool"], result["device"]): claim for claim in claims for result in _results(claim)}
+    held: dict[tuple[str, str], list[str]] = {}
+    for claim in claims:
+        for result in _results(claim):
+            held.setdefault((result["pool"], result["device"]), []).append(claim["metadata"]["name"])
     slices = kubectl.objects("resourceslices", "--field-selector=spec.driver=gpu.elasticgpu.io")
     _print("\n".join(line for found in slices for line in _slice_lines(found, held)))
     _step("The CDI file on the node: what containerd adds to the container")
@@ -136,7 +154,7 @@ def _results(claim: dict[str, Any]) -> list[dict[str, Any]]:
     return results
 
 
-def _slice_lines(found: dict[str, Any], held: dict[tuple[str, str], dict[str, Any]]) -> list[str]:
+def _slice_lines(found: dict[str, Any], held: dict[tuple[str, str], list[str]]) -> list[str]:
     spec = found["spec"]
     devices = spec.get("devices") or []
     lines = [
@@ -144,13 +162,13 @@ def _slice_lines(found: dict[str, Any], held: dict[tuple[str, str], dict[str, An
     ]
     for device in devices:
         values = {name: next(iter(value.values())) for name, value in device.get("attributes", {}).items()}
-        holder = held.get((spec["pool"]["name"], device["name"]))
+        holders = held.get((spec["pool"]["name"], device["name"]), [])
         facts = (
             device["name"],
             values.get("productName", ""),
             device.get("capacity", {}).get("memory", {}).get("value", ""),
         )
-        lines.append(f"  {'  '.join(facts)}  {'<- ' + holder['metadata']['name'] if holder else 'free'}")
+        lines.append(f"  {'  '.join(facts)}  {'<- ' + ', '.join(holders) if holders else 'free'}")
     return lines
 
 
