@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import dataclasses
 import datetime
+import functools
 import importlib.metadata
 import logging
 import platform
@@ -16,12 +17,13 @@ from pathlib import Path
 
 import structlog
 
-from api import errors, names
+from api import errors, names, resource
 from driver import (
     backend,
     cdi,
     cdidir,
     checkpoint,
+    containers,
     disk,
     hostroot,
     ledger,
@@ -31,10 +33,11 @@ from driver import (
     plan,
     preparer,
     repairer,
+    rung,
     settings,
     watcher,
 )
-from driver.backends import share, whole
+from driver.backends import hami, share, whole
 from kube import apiserver
 from kubeletplugin import contract, locks, plugin
 
@@ -80,10 +83,10 @@ async def _serve(chosen: settings.Settings) -> None:
         sweep_period_s=chosen.sweep_s,
     )
     gateway = nvml.NVML(libraries=_libraries(chosen), limit_s=chosen.nvml_limit_s, sysfs=chosen.sysfs)
-    driver = await assembled(chosen, options.data_dir, gateway, disk.Disk())
-    await driver.start()
-    _log.info("starting", version=_version(), python=platform.python_version(), settings=dataclasses.asdict(chosen))
     async with apiserver.APIServer.connect(user_agent=f"elastic-gpu-node/{_version()}") as api:
+        driver = await assembled(chosen, options.data_dir, gateway, disk.Disk(), functools.partial(_pods, api))
+        await driver.start()
+        _log.info("starting", version=_version(), python=platform.python_version(), settings=dataclasses.asdict(chosen))
         served = plugin.Plugin(driver, options, api)
         async with (
             metrics.door(chosen.metrics_port, lambda: driver.held, lambda: served.registered),
@@ -96,13 +99,16 @@ async def _serve(chosen: settings.Settings) -> None:
     _log.info("stopped")
 
 
-async def assembled(chosen: settings.Settings, data_dir: Path, gateway: nvml.NVML, writer: disk.Disk) -> node.Node:
+async def assembled(
+    chosen: settings.Settings, data_dir: Path, gateway: nvml.NVML, writer: disk.Disk, pods: node.Pods
+) -> node.Node:
     """The node with all its parts, not started."""
     kept = checkpoint.Checkpoint(data_dir, writer)
     specs = cdidir.CDIDir(chosen.cdi_dir, writer)
     guards = locks.Locks(data_dir / "cards.lock")
     book = ledger.Ledger(kept, guards.hold)
-    backends: dict[str, backend.Backend] = {"whole": whole.Whole(), "share": share.Share((), chosen.shares_per_card)}
+    rungs = await _rungs(chosen, data_dir, writer)
+    backends: dict[str, backend.Backend] = {"whole": whole.Whole(), "share": share.Share(rungs, chosen.shares_per_card)}
     hands = preparer.Preparer(kept, specs, backends)
     places = hostroot.Places(
         driver_root=chosen.driver_root,
@@ -135,7 +141,23 @@ async def assembled(chosen: settings.Settings, data_dir: Path, gateway: nvml.NVM
         fill=chosen.fill,
     )
     mender = repairer.Repairer(book=book, disk=kept, specs=specs, hands=hands, eyes=eyes, period_s=chosen.repair_s)
-    return node.Node(book=book, specs=specs, hands=hands, eyes=eyes, mender=mender)
+    return node.Node(book=book, specs=specs, hands=hands, eyes=eyes, mender=mender, pods=pods if rungs else None)
+
+
+async def _rungs(chosen: settings.Settings, data_dir: Path, writer: disk.Disk) -> tuple[rung.Rung, ...]:
+    """The ways of holding shares that this node is set up for, from the strongest to the weakest."""
+    if chosen.hami_library is None:
+        return ()
+    core = hami.HAMi(chosen.hami_library, chosen.hami_sha256, data_dir, writer)
+    await core.check()
+    return (core,)
+
+
+async def _pods(api: apiserver.APIServer, claim: resource.Claim) -> tuple[containers.JSON, ...]:
+    """The pods that hold the claim; one that is gone, or another one of the same name, uses nothing."""
+    found = [await api.get(f"/api/v1/namespaces/{claim.namespace}/pods/{name}") for name, _ in claim.reserved_for]
+    uids = {uid for _, uid in claim.reserved_for}
+    return tuple(pod for pod in found if pod is not None and pod["metadata"]["uid"] in uids)
 
 
 def _libraries(chosen: settings.Settings) -> tuple[Path, ...]:

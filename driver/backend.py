@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from api import resource, v1alpha1
-from driver import cdi, inventory, records
+from driver import cdi, containers, inventory, records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +37,15 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One result of a claim, the card that shall answer it, and how firmly; no `share`: the whole card."""
+    """One result of a claim, the card that shall answer it, and how firmly; no `share`: the whole card.
+
+    `users`: the containers that use it, as far as they are known.
+    """
 
     result: resource.Result
     card: inventory.Card
     share: v1alpha1.Share | None = None
+    users: tuple[containers.User, ...] = ()
 
 
 class Backend(Protocol):

@@ -11,7 +11,7 @@ locks of the claim and of its cards keep other processes out until that record i
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import structlog
 
@@ -20,6 +20,8 @@ from driver import (
     booking,
     cdi,
     cdidir,
+    configs,
+    containers,
     health,
     inventory,
     ledger,
@@ -41,10 +43,12 @@ _HEALTH = {
     health.Verdict.UNKNOWN: contract.Health.UNKNOWN,
 }
 _log = structlog.get_logger()
+Pods = Callable[[resource.Claim], Awaitable[tuple[containers.JSON, ...]]]
+"""Reads the pods that hold a claim."""
 
 
 class Node:
-    """The Driver of `kubeletplugin.contract` for the cards of this machine."""
+    """The Driver of `kubeletplugin.contract` for the cards of this machine. Without `pods` nobody's containers are known."""
 
     def __init__(
         self,
@@ -54,12 +58,14 @@ class Node:
         hands: preparer.Preparer,
         eyes: watcher.Watcher,
         mender: repairer.Repairer,
+        pods: Pods | None,
     ) -> None:
         self._book = book
         self._specs = specs
         self._preparer = hands
         self._watcher = eyes
         self._repairer = mender
+        self._pods = pods
 
     @property
     def held(self) -> tuple[records.Record, ...]:
@@ -84,9 +90,10 @@ class Node:
         if not results:
             return ()
         await self.looked()
+        users = await self._users(claim)
         async with self._book.guarded(claim.uid, (result.device for result in results)):
             before = await self._book.follow(claim.uid)
-            chosen = plan.plan(claim, self._watcher.world, self._book.held)
+            chosen = plan.plan(claim, self._watcher.world, self._book.held, users)
             self._book.keep(chosen.record)  # no await since the plan
             try:
                 if chosen.stale is not None:
@@ -146,6 +153,12 @@ class Node:
         metrics.SHARES_STORED.set(0 if slices.unshared(fields) else 1)
         if fields:
             _log.warning("the API server stores less of a slice than was sent", fields=sorted(fields))
+
+    async def _users(self, claim: resource.Claim) -> tuple[containers.User, ...]:
+        """Asked only where a way of holding shares wants to know it: a whole card costs no call for it."""
+        if self._pods is None or not any(configs.chosen(claim, names.LOCAL_DRIVER)):
+            return ()
+        return containers.users(claim, await self._pods(claim), names.LOCAL_DRIVER)
 
     async def looked(self) -> None:
         """Waits, within reason, for the first look at the cards: a plan before it would only say so."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from api import errors, resource, v1alpha1
-from driver import backend, booking, cdi, configs, inventory, records
+from driver import backend, booking, cdi, configs, containers, inventory, records
 
 _LISTED = 8
 
@@ -44,19 +44,21 @@ class Plan:
 
 
 Records = Mapping[resource.ClaimUID, records.Record]
+Users = tuple[containers.User, ...]
+"""The containers that use the claim, where somebody asked."""
 
 
-def plan(claim: resource.Claim, world: World, known: Records) -> Plan:
+def plan(claim: resource.Claim, world: World, known: Records, users: Users = ()) -> Plan:
     """The way from what is recorded of this claim to a prepared one."""
     shares = configs.chosen(claim, world.driver)
     results = claim.of_driver(world.driver)
     record = known.get(claim.uid)
     same = record is not None and _answers(record, results)
     if record is not None and (not same or record.phase in {records.Phase.UNDOING, records.Phase.STUCK}):
-        return Plan(record=_fresh(claim, shares, world, known), stale=record)
+        return Plan(record=_fresh(claim, shares, world, known, users), stale=record)
     if record is not None and record.phase is records.Phase.PREPARED:
         return Plan(record=renewed(record, world))
-    fresh = _fresh(claim, shares, world, known)
+    fresh = _fresh(claim, shares, world, known, users)
     if record is None or record.boot_id != world.boot_id:
         return Plan(record=fresh)
     if record.steps != fresh.steps:  # what was made for the old ones would never be undone
@@ -84,13 +86,13 @@ def renewed(record: records.Record, world: World) -> records.Record:
 
 
 def _fresh(
-    claim: resource.Claim, shares: tuple[v1alpha1.Share | None, ...], world: World, known: Records
+    claim: resource.Claim, shares: tuple[v1alpha1.Share | None, ...], world: World, known: Records, users: Users
 ) -> records.Record:
     holdings: list[records.Holding] = []
     for result, share in zip(claim.of_driver(world.driver), shares, strict=True):
-        holdings.append(
-            _holding(claim, backend.Ask(result=result, card=_card(result, world), share=share), world, known, holdings)
-        )
+        theirs = tuple(user for user in users if user.uses(result.base_request))
+        ask = backend.Ask(result=result, card=_card(result, world), share=share, users=theirs)
+        holdings.append(_holding(claim, ask, world, known, holdings))
     steps = [
         step
         for name, worker in world.backends.items()

@@ -16,7 +16,7 @@ What you promise:
 from typing import Literal, Protocol
 
 from api import v1alpha1
-from driver import cdi, inventory, records
+from driver import cdi, containers, inventory, records
 
 Limit = Literal["memory", "cores"]
 NONE = "none"
@@ -34,8 +34,8 @@ class Rung(Protocol):
         """What it can hold at all."""
         ...
 
-    def lacking(self, card: inventory.Card) -> tuple[str, ...]:
-        """What keeps it from holding shares of this card here and now; empty where it can."""
+    def lacking(self, card: inventory.Card, users: tuple[containers.User, ...] = ()) -> tuple[str, ...]:
+        """What keeps it from holding a share of this card for these containers here and now; empty where it can."""
         ...
 
     def steps(self, holdings: tuple[records.Holding, ...]) -> tuple[records.Step, ...]:

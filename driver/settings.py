@@ -93,6 +93,12 @@ class Settings:
     """BinPack: a new share goes to a card that has shares already. Spread: to the emptiest card. The order of the cards in
     the slice follows the claims that are prepared, so Spread lags behind pods that start at the same moment."""
 
+    hami_library: Path | None = None
+    """HAMi-core's libvgpu.so, at the same path here and on the node: with it shares are held by that library. Empty: not."""
+
+    hami_sha256: str = ""
+    """SHA-256 of that file. Another file is not given to any container. Empty: the file has to stay as it was at the start."""
+
     log_level: str = "info"
     """debug, info, warning or error."""
 

@@ -8,11 +8,15 @@ amount comes from the allocator's own count alone: where an API server keeps non
 without a word (dra.md 7b), so it is refused.
 """
 
+import re
+
 from api import errors, names, resource, v1alpha1
-from driver import backend, booking, cdi, inventory, records, rung
+from driver import backend, booking, cdi, containers, inventory, records, rung
 
 _NAME = "share"
 _UNBUILT = "not in this release"
+_SHARE_ID = re.compile(r"[0-9A-Za-z][-0-9A-Za-z]*")
+"""Directories are named by it."""
 
 
 class Share:
@@ -54,8 +58,8 @@ class Share:
             backend=_NAME,
             cores=amount.cores,
             memory_mib=amount.memory_mib,
-            enforcement=self._chosen(card, "memory", ask.share.memory, ask.share.accept),
-            cores_enforcement=self._chosen(card, "cores", ask.share.cores, ask.share.accept),
+            enforcement=self._chosen(ask, "memory", ask.share.memory),
+            cores_enforcement=self._chosen(ask, "cores", ask.share.cores) if amount.cores else rung.NONE,
         )
 
     def steps(self, holdings: tuple[records.Holding, ...]) -> tuple[records.Step, ...]:
@@ -84,32 +88,36 @@ class Share:
                 return each
         raise errors.NotReady(f"this version of the driver cannot hold shares by {name}; run the one that began it")
 
-    def _chosen(
-        self,
-        card: inventory.Card,
-        limit: rung.Limit,
-        firmness: v1alpha1.Enforcement,
-        accept: tuple[v1alpha1.Rung, ...],
-    ) -> str:
-        found = self._strongest(card, limit, accept)
+    def _chosen(self, ask: backend.Ask, limit: rung.Limit, firmness: v1alpha1.Enforcement) -> str:
+        assert ask.share is not None
+        accept = ask.share.accept
+        found = self._strongest(ask.card, limit, accept, ask.users)
         if found == rung.NONE and firmness is v1alpha1.Enforcement.REQUIRED:
-            missing = "; ".join(f"{kind.value}: {self._missing(card, limit, kind)}" for kind in accept)
+            missing = "; ".join(f"{kind.value}: {self._missing(ask, limit, kind)}" for kind in accept)
             raise errors.Invalid(
-                f"card {card.name} cannot hold a share to its {limit}, which the class requires. What is missing: {missing}. "
-                f"The node's admin can add it; a class with share.{limit}: BestEffort does without"
+                f"card {ask.card.name} cannot hold a share to its {limit}, which the class requires. What is missing: "
+                f"{missing}. The node's admin can add it; a class with share.{limit}: BestEffort does without"
             )
         return found
 
-    def _strongest(self, card: inventory.Card, limit: rung.Limit, accept: tuple[v1alpha1.Rung, ...]) -> str:
+    def _strongest(
+        self,
+        card: inventory.Card,
+        limit: rung.Limit,
+        accept: tuple[v1alpha1.Rung, ...],
+        users: tuple[containers.User, ...] = (),
+    ) -> str:
         for each in self._rungs:
-            if each.kind in accept and limit in each.limits and not each.lacking(card):
+            if each.kind in accept and limit in each.limits and not each.lacking(card, users):
                 return rung.word(each.kind)
         return rung.NONE
 
-    def _missing(self, card: inventory.Card, limit: rung.Limit, kind: v1alpha1.Rung) -> str:
+    def _missing(self, ask: backend.Ask, limit: rung.Limit, kind: v1alpha1.Rung) -> str:
         for each in self._rungs:
             if each.kind is kind:
-                return ", ".join(each.lacking(card)) if limit in each.limits else f"it cannot hold {limit}"
+                return (
+                    ", ".join(each.lacking(ask.card, ask.users)) if limit in each.limits else f"it cannot hold {limit}"
+                )
         return _UNBUILT
 
 
@@ -124,6 +132,8 @@ def _part(result: resource.Result, card: inventory.Card) -> booking.Amount:
             f"card {card.name} is in MIG mode: no share of it can be given; switch MIG off on the node or ask for another"
         )
     amount = booking.consumed(result)
+    if amount is not None and not _SHARE_ID.fullmatch(result.share_id):
+        raise errors.Invalid(f"request {result.request} has a part of card {card.name} without a proper shareID")
     if amount is None:
         raise errors.Invalid(
             f"request {result.request} is of a class of shares, but was allocated a whole card {card.name}: the API server "

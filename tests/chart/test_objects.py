@@ -28,6 +28,8 @@ ALL_SET = {
     "driverRoot": "/run/nvidia/driver",
     "logLevel": "debug",
     "node": {
+        "hamiLibrary": "/opt/vgpu/libvgpu.so",
+        "hamiSHA256": "ab" * 32,
         "sharesPerCard": 4,
         "fill": "Spread",
         "nodeSelector": {"gpu": "yes"},
@@ -64,6 +66,8 @@ def test_settings_arrive_where_they_belong(render: Callable[..., list[Object]]) 
     assert paths["registry"] == env["EGPU_REGISTRY_DIR"] == "/data/kubelet/plugins_registry"
     assert paths["cdi"] == env["EGPU_CDI_DIR"] == "/run/cdi"
     assert paths["driver-root"] == env["EGPU_HOST_DRIVER_ROOT"] == "/run/nvidia/driver"
+    assert (env["EGPU_HAMI_LIBRARY"], env["EGPU_HAMI_SHA256"]) == ("/opt/vgpu/libvgpu.so", "ab" * 32)
+    assert paths["hami"] == "/opt/vgpu"
     assert (env["EGPU_SHARES_PER_CARD"], env["EGPU_FILL"]) == ("4", "Spread")
     assert pod["nodeSelector"] == {"gpu": "yes"}
     assert by_name["Deployment", CONTROLLER]["spec"]["replicas"] == 2

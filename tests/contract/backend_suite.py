@@ -24,7 +24,7 @@ class Subject:
 
     def result(self, **more: Any) -> resource.Result:
         facts: dict[str, Any] = {"driver": "gpu.elasticgpu.io", "pool": "egpu/node1", "device": self.card.name}
-        facts["consumed_capacity"] = self.consumed
+        facts |= {"consumed_capacity": self.consumed, "share_id": "s1"}
         return resource.Result(request="gpu/sub", **{**facts, **more})
 
     def ask(self, **more: Any) -> backend.Ask:

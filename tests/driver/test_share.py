@@ -7,7 +7,7 @@ import pytest
 
 from api import errors, v1alpha1
 from api.v1alpha1 import Enforcement, Rung
-from driver import backend, cdi, inventory, records, rung
+from driver import backend, cdi, containers, inventory, records, rung
 from driver.backends import share
 from tests.contract import backend_suite
 
@@ -26,8 +26,8 @@ class Bar:
     missing: tuple[str, ...] = ()
     made: list[str] = field(default_factory=list)
 
-    def lacking(self, card: inventory.Card) -> tuple[str, ...]:
-        del card
+    def lacking(self, card: inventory.Card, users: tuple[containers.User, ...] = ()) -> tuple[str, ...]:
+        del card, users
         return self.missing
 
     def steps(self, holdings: tuple[records.Holding, ...]) -> tuple[records.Step, ...]:

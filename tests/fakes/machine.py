@@ -32,6 +32,8 @@ class Machine:
         self.driver_root = root / "host"
         self.cdi_dir = root / "cdi"
         self.data_dir = root / "plugins" / names.LOCAL_DRIVER
+        self.pods: list[dict[str, Any]] = []
+        self.hami_library: Path | None = None
         for directory in (self.driver_root / "dev", self.driver_root / LIBRARIES, root / "sys"):
             directory.mkdir(parents=True)
         for name in ("nvidiactl", "nvidia-uvm", *(f"nvidia{index}" for index in range(count))):
@@ -65,13 +67,14 @@ class Machine:
             sysfs=self.root / "sys",
             poll_s=0.05,
             repair_s=0.05,
+            hami_library=self.hami_library,
         )
 
     @contextlib.asynccontextmanager
     async def node(self, writer: disk.Disk | None = None) -> AsyncIterator[node.Node]:
         """A driver process, until the block ends; what was in memory is forgotten then."""
         gateway = nvml.NVML(libraries=(self.cards.library,), limit_s=2, sysfs=self.root / "sys")
-        driver = await program.assembled(self.settings, self.data_dir, gateway, writer or disk.Disk())
+        driver = await program.assembled(self.settings, self.data_dir, gateway, writer or disk.Disk(), self.read_pods)
         await driver.start()
         task = asyncio.create_task(driver.run())
         try:
@@ -80,6 +83,10 @@ class Machine:
             task.cancel()
             await asyncio.wait([task])
             await gateway.close()
+
+    async def read_pods(self, claim: resource.Claim) -> tuple[dict[str, Any], ...]:
+        """The pods as the API server would give them."""
+        return tuple(pod for pod in self.pods if claim.name in json.dumps(pod))
 
     def device(self, index: int) -> str:
         return self.cards.uuids[index].lower()

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -168,3 +169,61 @@ async def test_a_config_of_a_claim_cannot_make_a_class_laxer(machine: Machine) -
     async with machine.node() as driver:
         with pytest.raises(errors.Invalid, match="cannot hold a share to its memory"):
             await driver.prepare(replace(claim, configs=(*claim.configs, own)))
+
+
+def _pod(uid: str, *containers: str) -> dict[str, Any]:
+    """A pod whose containers all use the claim."""
+    claims = {"claims": [{"name": "card"}]}
+    return {
+        "metadata": {"name": "pod"},
+        "spec": {
+            "resourceClaims": [{"name": "card", "resourceClaimName": f"claim-{uid}"}],
+            "containers": [{"name": name, "resources": claims} for name in containers],
+        },
+    }
+
+
+@pytest.fixture
+def held(machine: Machine, tmp_path: Path) -> Machine:
+    """A machine whose admin has put HAMi-core there."""
+    machine.hami_library = tmp_path / "libvgpu.so"
+    machine.hami_library.write_bytes(b"the library")
+    return machine
+
+
+async def test_a_share_is_held_by_the_library_that_the_node_has(held: Machine) -> None:
+    held.pods = [_pod("a", "main")]
+    async with held.node() as driver:
+        async with contextlib.aclosing(driver.pools()) as pools:
+            told = dict((await anext(pools))[0].devices[0].attributes)
+        assert (told["memoryEnforcement"], told["coresEnforcement"]) == ("hami", "hami")
+        (device,) = await driver.prepare(held.share("a", 0, memory="8Gi", firm={"memory": "Required"}))
+        assert device.data["enforcement"] == {"memory": "hami", "cores": "hami"}
+        edits = (held.spec("a") or {})["devices"][0]["containerEdits"]
+        assert "CUDA_DEVICE_MEMORY_LIMIT_0=8192m" in edits["env"]
+        (region,) = [mount["hostPath"] for mount in edits["mounts"] if mount["containerPath"] == "/var/lib/elastic-gpu"]
+        assert Path(region).is_dir()
+        await driver.unprepare(held.ref("a"))
+        assert not Path(region).exists()
+
+
+async def test_two_containers_on_one_share_are_refused_where_it_has_to_hold_and_accounted_for_where_not(
+    held: Machine,
+) -> None:
+    held.pods = [_pod("a", "main", "log")]
+    async with held.node() as driver:
+        with pytest.raises(errors.Invalid, match="container main of pod pod, container log of pod pod use this one"):
+            await driver.prepare(held.share("a", 0, firm={"memory": "Required"}))
+        (device,) = await driver.prepare(held.share("a", 0))
+        assert device.data["enforcement"] == {"memory": "none", "cores": "none"}
+
+
+async def test_a_share_keeps_its_account_over_a_restart(held: Machine) -> None:
+    held.pods = [_pod("a", "main")]
+    async with held.node() as driver:
+        await driver.prepare(held.share("a", 0))
+        account = held.data_dir / "hami" / "a-0" / "region" / "share.cache"
+        account.write_text("what is used")
+    async with held.node() as driver:
+        await driver.prepare(held.share("a", 0))
+        assert account.read_text() == "what is used"

@@ -1,0 +1,143 @@
+"""The rung HAMi: HAMi-core, a library that is preloaded into every program of a container and refuses what is too much.
+
+    check    the library is there, and is the one that the admin named (or that was there at the start)
+    step     one fresh directory a share, for the region that the library keeps its account in
+    edits    the library, its preload file, that directory, and the limits as environment
+
+The library is the admin's to provide. What it is told stands in the environment and what it counts lies in a file that the
+container can write: it keeps honest programs apart, not hostile ones. A process that starts with an emptied environment
+before any other, a static program, or one of another C library is not limited at all.
+
+What must stay true: the library numbers the cards of a container, and keeps one account a container (its process ids
+are those of one). So it holds a share only where one container uses it, and that one nothing else: then its card is
+number 0. A directory is never used twice, for the first process that finds it takes its limits from it (core#191).
+"""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import structlog
+
+from api import errors, v1alpha1
+from driver import cdi, containers, disk, inventory, records, rung
+
+_INSIDE = "/usr/local/vgpu"
+_REGION = "/var/lib/elastic-gpu"
+_LOCK = "/tmp/vgpulock"  # noqa: S108 a path in the container, which older builds of the library have built in
+_STEP = "hami/region"
+_log = structlog.get_logger()
+
+
+class HAMi:
+    """`library` and `data_dir` have the same path here and on the host. `sha256`: the library's, as hex; empty: at start."""
+
+    kind = v1alpha1.Rung.HAMI
+    limits: frozenset[rung.Limit] = frozenset({"memory", "cores"})
+
+    def __init__(self, library: Path, sha256: str, data_dir: Path, writer: disk.Disk) -> None:
+        self._library = library
+        self._sha256 = sha256.lower()
+        self._dir = data_dir / "hami"
+        self._disk = writer
+        self._problem = f"{library} has not been looked at yet"
+
+    async def check(self) -> str:
+        """Looks at the library; what is wrong with it, or nothing. The first look fixes what it has to be."""
+        try:
+            found = await self._disk.run(self._library, _sum, self._library)
+        except errors.Unavailable as error:
+            problem = f"the library cannot be read: {error}"
+        else:
+            self._sha256 = self._sha256 or found
+            problem = "" if found == self._sha256 else f"{self._library} is another one: its SHA-256 is {found}"
+        if problem != self._problem:
+            _log.info("HAMi-core looked at", library=str(self._library), problem=problem)
+        self._problem = problem
+        return problem
+
+    def lacking(self, card: inventory.Card, users: tuple[containers.User, ...] = ()) -> tuple[str, ...]:
+        del card
+        missing = [self._problem] if self._problem else []
+        if len(users) > 1:
+            missing.append(f"a container for each share: {', '.join(map(str, users))} use this one together")
+        missing += [
+            f"a container with this share alone: {user} uses {', '.join(user.others) or 'more of its claim'} too"
+            for user in users
+            if user.others or user.devices != 1
+        ]
+        return tuple(missing)
+
+    def steps(self, holdings: tuple[records.Holding, ...]) -> tuple[records.Step, ...]:
+        return (records.Step(kind=_STEP, device=holdings[0].device, backend="share"),)
+
+    def edits(self, holding: records.Holding) -> cdi.Edits:
+        word = rung.word(self.kind)
+        limits = []
+        if holding.enforcement == word:
+            limits.append(f"CUDA_DEVICE_MEMORY_LIMIT_0={holding.memory_mib}m")
+        if holding.cores_enforcement == word:
+            limits.append(f"CUDA_DEVICE_SM_LIMIT_0={holding.cores}")
+        region = self._region(holding)
+        return cdi.Edits(
+            env=(
+                *limits,
+                f"CUDA_DEVICE_MEMORY_SHARED_CACHE={_REGION}/share.cache",
+                "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+                "LIBCUDA_LOG_LEVEL=0",
+            ),
+            mounts=(
+                _mount(self._library, f"{_INSIDE}/libvgpu.so", "ro"),
+                _mount(self._dir / "ld.so.preload", "/etc/ld.so.preload", "ro"),
+                _mount(region / "region", _REGION, "rw"),
+                _mount(region / "lock", _LOCK, "rw"),
+            ),
+        )
+
+    async def apply(self, record: records.Record, step: records.Step) -> None:
+        """Refuses a library that was swapped: its containers would run with nobody knows what (HAMi#777, #1346)."""
+        del step
+        if problem := await self.check():
+            raise errors.NotReady(f"{record}: a share cannot be held by HAMi-core: {problem}")
+        for holding in self._held(record):
+            await self._disk.run(self._dir, _make, self._dir, self._region(holding))
+
+    async def undo(self, record: records.Record, step: records.Step) -> None:
+        del step
+        for holding in self._held(record):
+            await self._disk.run(self._dir, _remove, self._region(holding))
+
+    def _held(self, record: records.Record) -> tuple[records.Holding, ...]:
+        word = rung.word(self.kind)
+        return tuple(held for held in record.holdings if word in (held.enforcement, held.cores_enforcement))
+
+    def _region(self, holding: records.Holding) -> Path:
+        """Shares have an id that no other share ever gets."""
+        return self._dir / holding.share_id
+
+
+def _mount(host: Path, inside: str, mode: str) -> cdi.JSON:
+    return {"hostPath": str(host), "containerPath": inside, "options": [mode, "nosuid", "nodev", "bind"]}
+
+
+def _sum(library: Path) -> str:
+    with library.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _make(root: Path, region: Path) -> None:
+    """Directories that a container of any user may write; one that is there is of a Prepare that was cut off."""
+    root.mkdir(parents=True, exist_ok=True)
+    preload = root / "ld.so.preload"
+    if not preload.exists():
+        preload.write_text(f"{_INSIDE}/libvgpu.so\n")
+    _remove(region)
+    for name in ("region", "lock"):
+        path = region / name
+        path.mkdir(parents=True)
+        path.chmod(0o777)
+
+
+def _remove(region: Path) -> None:
+    if region.exists():
+        shutil.rmtree(region)
