@@ -52,7 +52,7 @@ def consumed(result: resource.Result) -> Amount | None:
     cores, memory = (_whole(result, told, name, unit) for name, unit in ((names.CORES, 1), (names.MEMORY, MIB)))
     if cores > CORES:
         raise errors.Invalid(f"{_place(result)}: {cores} cores are consumed, a card has {CORES}")
-    return Amount(cores=cores, memory_mib=memory, shares=1)
+    return Amount(cores=cores, memory_mib=memory, shares=_whole(result, {names.SHARES: "1"} | told, names.SHARES, 1))
 
 
 def is_all(amount: Amount, card: inventory.Card) -> bool:

@@ -27,11 +27,14 @@ class Share:
         self._most = most
 
     def offer(self, card: inventory.Card) -> backend.Offer:
+        """Of each capacity nothing at all may be asked: kube-scheduler compares amounts also for admin access, and who only
+        watches has to see a full card. A share of nothing is refused by `holding`.
+        """
         memory = booking.memory_mib(card) * booking.MIB
         amounts = (
             (names.CORES, booking.CORES, resource.RequestPolicy(default=booking.CORES, least=0, step=1)),
-            (names.MEMORY, memory, resource.RequestPolicy(default=memory, least=booking.MIB, step=booking.MIB)),
-            (names.SHARES, self._most, resource.RequestPolicy(default=1, least=1, step=1, most=1)),
+            (names.MEMORY, memory, resource.RequestPolicy(default=memory, least=0, step=booking.MIB)),
+            (names.SHARES, self._most, resource.RequestPolicy(default=1, least=0, step=1, most=1)),
         )
         return backend.Offer(
             attributes=(
@@ -139,6 +142,11 @@ def _part(result: resource.Result, card: inventory.Card) -> booking.Amount:
             f"request {result.request} is of a class of shares, but was allocated a whole card {card.name}: the API server "
             "keeps no amounts (no consumedCapacity). It takes Kubernetes 1.36, or the feature gate "
             "DRAConsumableCapacity before that; or name a class of backend Whole"
+        )
+    if not amount.memory_mib or not amount.shares:
+        raise errors.Invalid(
+            f"request {result.request} asks for nothing of card {card.name} (memory: 0 or shares: 0), which is for admin "
+            "access alone: name some memory in the claim's capacity.requests, and no shares"
         )
     if booking.is_all(amount, card):
         raise errors.Invalid(

@@ -165,11 +165,11 @@ def test_a_card_can_be_shared_by_cores_memory_and_number() -> None:
         "cores": {"value": "100", "requestPolicy": {"default": "100", "validRange": {"min": "0", "step": "1"}}},
         "memory": {
             "value": "46068Mi",
-            "requestPolicy": {"default": "46068Mi", "validRange": {"min": "1Mi", "step": "1Mi"}},
+            "requestPolicy": {"default": "46068Mi", "validRange": {"min": "0", "step": "1Mi"}},
         },
         "shares": {
             "value": "16",
-            "requestPolicy": {"default": "1", "validRange": {"min": "1", "step": "1", "max": "1"}},
+            "requestPolicy": {"default": "1", "validRange": {"min": "0", "step": "1", "max": "1"}},
         },
     }
 

@@ -123,8 +123,8 @@ def test_a_card_is_offered_in_cores_memory_and_shares() -> None:
     assert [(name, amount) for name, amount, _ in amounts] == [("cores", 100), ("memory", memory), ("shares", 16)]
     assert [policy.to_json() for _, _, policy in amounts] == [
         {"default": "100", "validRange": {"min": "0", "step": "1"}},
-        {"default": "23034Mi", "validRange": {"min": "1Mi", "step": "1Mi"}},
-        {"default": "1", "validRange": {"min": "1", "step": "1", "max": "1"}},
+        {"default": "23034Mi", "validRange": {"min": "0", "step": "1Mi"}},
+        {"default": "1", "validRange": {"min": "0", "step": "1", "max": "1"}},
     ]
 
 
@@ -151,6 +151,12 @@ def test_what_is_no_part_of_a_card_is_refused(consumed: tuple[tuple[str, str], .
         _holding(_subject(), consumed_capacity=consumed)
     assert str(refused.value).startswith("request gpu/sub is of a class of shares, but ")
     assert text in str(refused.value)
+
+
+@pytest.mark.parametrize("nothing", [{"memory": "0"}, {"memory": "1Mi", "shares": "0"}])
+def test_a_share_of_nothing_is_for_who_only_watches(nothing: dict[str, str]) -> None:
+    with pytest.raises(errors.Invalid, match="asks for nothing of card gpu-0"):
+        _holding(_subject(), consumed_capacity=tuple({"cores": "1", **nothing}.items()))
 
 
 @pytest.mark.parametrize("consumed", [(("cores", "0"), ("memory", "23034Mi")), (("cores", "100"), ("memory", "1Mi"))])

@@ -8,6 +8,8 @@ from tests.e2e.manifests import CLASS, a_claim, a_class, a_pod, a_request, a_tem
 from tests.e2e.stage import Stage, until
 
 pytestmark = pytest.mark.e2e
+NOTHING = {"cores": "0", "memory": "0", "shares": "0"}
+"""What who only watches asks of a card: kube-scheduler compares amounts also for admin access."""
 OURS = 'device.driver == "gpu.elasticgpu.io"'
 
 
@@ -163,7 +165,9 @@ def test_admin_access_needs_the_label_of_the_namespace(stage: Stage) -> None:
 
 def test_admin_access_looks_on_and_takes_no_card_from_anybody(stage: Stage) -> None:
     stage.kubectl("label", "namespace", stage.namespace, "resource.kubernetes.io/admin-access=true")
-    everything = a_template("everything", requests=[a_request(adminAccess=True, allocationMode="All")])
+    everything = a_template(
+        "everything", requests=[a_request(adminAccess=True, allocationMode="All", capacity={"requests": NOTHING})]
+    )
     stage.start(a_template(), everything, a_pod("user", template="template"), a_pod("admin", template="everything"))
     assert stage.cards("user").items() < stage.cards("admin").items()
     assert len(stage.cards("admin")) == 4

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hack import release
-from tests.e2e.manifests import a_claim, a_class, a_pod, a_request, a_template, opaque
+from tests.e2e.manifests import a_claim, a_class, a_container, a_pod, a_request, a_template, opaque
 from tests.e2e.stage import Object, Stage, until
 
 pytestmark = pytest.mark.e2e
@@ -70,16 +70,22 @@ def test_eight_replicas_are_packed_on_two_cards(shares: Stage) -> None:
 
 def test_a_monitoring_pod_sees_all_cards_beside_their_shares(shares: Stage) -> None:
     shares.kubectl("label", "namespace", shares.namespace, "resource.kubernetes.io/admin-access=true")
-    shares("apply", "-f", str(EXAMPLE / "two-pods.yaml"), "-f", str(EXAMPLE / "monitoring.yaml"))
-    shares.ready("share-a", "share-b", "monitoring")
-    assert len(shares.cards("monitoring")) == len((shares.slice_of("node1") or {})["spec"]["devices"])
+    cards = len((shares.slice_of("node1") or {})["spec"]["devices"])
+    shares("apply", "-f", str(EXAMPLE / "two-pods.yaml"))
+    shares.ready("share-a", "share-b")
+    shares.start(a_template("whole"), *(a_pod(f"whole-{number}", template="whole") for number in range(cards - 1)))
+    shares("apply", "-f", str(EXAMPLE / "monitoring.yaml"))
+    shares.ready("monitoring")
+    assert len(shares.cards("monitoring")) == cards
+    shares.delete("pod", "whole-0")
+    shares.start(a_pod("again", template="whole"))
 
 
 @pytest.mark.parametrize(
     ("asked", "taken"),
     [
         ({"cores": "33.3", "memory": "8G"}, {"cores": "34", "memory": "7630Mi"}),
-        ({"cores": "0", "memory": "0"}, {"cores": "0", "memory": "1Mi"}),
+        ({"cores": "0", "memory": "1"}, {"cores": "0", "memory": "1Mi"}),
         ({"cores": "1", "memory": "1"}, {"cores": "1", "memory": "1Mi"}),
         ({"cores": "100", "memory": "8Gi"}, {"cores": "100", "memory": "8Gi"}),
         ({"cores": "50"}, {"cores": "50", "memory": f"{MEMORY}Mi"}),
@@ -142,6 +148,7 @@ def test_two_requests_of_one_claim_may_share_a_card_and_one_request_for_two_does
     [
         (a_request(capacity={"requests": {"cores": "50"}}), "asks for a part of card .* its class gives whole cards"),
         ({"name": "card", "exactly": {"deviceClassName": SHARE}}, "is of a class of shares, but takes all of card"),
+        (a_share(cores="10", memory="0"), "asks for nothing of card"),
     ],
 )
 def test_a_part_of_a_class_of_whole_cards_is_refused_and_the_reverse(
@@ -204,3 +211,79 @@ def test_sixty_shares_started_at_once_all_run(shares: Stage) -> None:
         "no CDI file left",
         lambda: not any(claim["metadata"]["uid"] in n for n in shares.cdi_files() for claim in claims),
     )
+
+
+LIBRARY = "/var/lib/vgpu/libvgpu.so"
+STRICT = "inference.elasticgpu.io"
+
+
+READER = "e2e-reads-pods"
+
+
+def _template(**patch: str) -> Object:
+    """What `node.hamiLibrary` of the chart adds to the node driver, or takes away again."""
+    directory = LIBRARY.rpartition("/")[0]
+    driver = {
+        "name": "driver",
+        "env": [{"name": "EGPU_HAMI_LIBRARY", "value": LIBRARY, **patch}],
+        "volumeMounts": [{"name": "hami", "mountPath": directory, **patch}],
+    }
+    volume = {"name": "hami", "hostPath": {"path": directory, "type": "DirectoryOrCreate"}, **patch}
+    return {"spec": {"containers": [driver], "volumes": [volume]}}
+
+
+@pytest.fixture
+def held(shares: Stage) -> Iterator[Stage]:
+    """The node has a library, and its driver knows of it. The file is no real one: nothing here could load it."""
+    path = shares.cluster.host_path("node1", LIBRARY)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("stands for HAMi-core")
+    account = f"--serviceaccount={release.NAMESPACE}:{release.NAME}-node"
+    shares.kubectl("create", "clusterrole", READER, "--verb=get", "--resource=pods")
+    shares.kubectl("create", "clusterrolebinding", READER, f"--clusterrole={READER}", account)
+    shares.patch_driver(_template())
+    shares.rollout()
+    until("the card says so", lambda: "hami" in str(shares.slice_of("node1")))
+    yield shares
+    shares("delete", "pods", "--all", "--grace-period=1", "--timeout=60s")
+    shares.patch_driver(_template(**{"$patch": "delete"}))
+    shares.rollout()
+    shares.kubectl("delete", f"clusterrole/{READER}", f"clusterrolebinding/{READER}")
+    path.unlink()
+
+
+def test_every_container_sees_its_own_limits_from_inside(held: Stage) -> None:
+    for name, cores, memory in (("small", "10", "1Gi"), ("large", "60", "40Gi")):
+        request = a_share("card", STRICT, cores=cores, memory=memory)
+        held.start(a_template(name, requests=[request]), a_pod(name, template=name))
+    assert held.cards("small") == held.cards("large")
+    for name, limits in (("small", ("10", "1024m")), ("large", ("60", "40960m"))):
+        env = held.inside(name, "env").splitlines()
+        assert f"CUDA_DEVICE_SM_LIMIT_0={limits[0]}" in env
+        assert f"CUDA_DEVICE_MEMORY_LIMIT_0={limits[1]}" in env
+        assert held.inside(name, "cat /etc/ld.so.preload /usr/local/vgpu/libvgpu.so").split("\n") == [
+            "/usr/local/vgpu/libvgpu.so",
+            "stands for HAMi-core",
+        ]
+        held.inside(name, f"echo {name} > /var/lib/elastic-gpu/share.cache; touch /tmp/vgpulock/lock")
+        (data,) = data_of(held, name)
+        assert data["enforcement"] == {"memory": "hami", "cores": "hami"}
+    assert held.inside("small", "cat /var/lib/elastic-gpu/share.cache").strip() == "small"
+
+
+def test_containers_that_one_account_cannot_hold_are_refused_in_words(held: Stage) -> None:
+    """HAMi#592, #863: two containers on one share."""
+    both = [a_container("main"), a_container("second")]
+    request = a_share("card", STRICT, cores="10", memory="1Gi")
+    held.create(a_template(requests=[request]), a_pod(template="template", containers=both))
+    held.event("container main of pod pod, container second of pod pod use this one together")
+
+
+def test_each_container_with_a_claim_of_its_own_has_limits_of_its_own(held: Stage) -> None:
+    claims = [{"name": name, "resourceClaimTemplateName": name} for name in ("left", "right")]
+    containers = [a_container(name, claims=[{"name": name}]) for name in ("left", "right")]
+    templates = [a_template("left", requests=[a_share("card", STRICT, cores="10", memory="1Gi")])]
+    templates.append(a_template("right", requests=[a_share("card", STRICT, cores="20", memory="2Gi")]))
+    held.start(*templates, a_pod(claims=claims, containers=containers))
+    assert "CUDA_DEVICE_MEMORY_LIMIT_0=1024m" in held.inside("pod", "env", "left").splitlines()
+    assert "CUDA_DEVICE_MEMORY_LIMIT_0=2048m" in held.inside("pod", "env", "right").splitlines()
