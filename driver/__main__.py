@@ -149,7 +149,7 @@ async def _rungs(chosen: settings.Settings, data_dir: Path, writer: disk.Disk) -
     if chosen.hami_library is None:
         return ()
     core = hami.HAMi(chosen.hami_library, chosen.hami_sha256, data_dir, writer)
-    await core.check()
+    await core.look()
     return (core,)
 
 

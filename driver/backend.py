@@ -1,6 +1,7 @@
 """What a backend is: one way of giving a card to a claim. Read this before you write one.
 
     offer, holding, steps, edits   decide: plain functions of their arguments, asked any number of times
+    look                           sees what the decisions depend on
     apply, undo                    act: one step each, the only calls that may touch the world
 
 The life of one claim:
@@ -65,6 +66,10 @@ class Backend(Protocol):
 
     def edits(self, holding: records.Holding, host: cdi.HostEdits) -> cdi.Edits:
         """What a container with this holding gets beside the host's common edits. Raises NotReady."""
+        ...
+
+    async def look(self) -> None:
+        """Looks anew at what it depends on, beside every look at the cards: quick, and without an error."""
         ...
 
     async def apply(self, record: records.Record, step: records.Step) -> None: ...

@@ -110,6 +110,8 @@ class Watcher:
             self._seen = seen
             await self._probe()
             self._mark_away()
+        for worker in self.world.backends.values():
+            await worker.look()
         self._show(unread=unread)
         self._listed.set()
         if not unread:

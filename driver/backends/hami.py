@@ -41,9 +41,20 @@ class HAMi:
         self._dir = data_dir / "hami"
         self._disk = writer
         self._problem = f"{library} has not been looked at yet"
+        self._seen: tuple[int, ...] = ()
+
+    async def look(self) -> None:
+        """Reads the library again where its file has changed, or could not be read."""
+        try:
+            stamp = await self._disk.run(self._library, _stamp, self._library)
+        except errors.Unavailable:
+            stamp = ()
+        if not stamp or stamp != self._seen:
+            self._seen = stamp
+            await self.check()
 
     async def check(self) -> str:
-        """Looks at the library; what is wrong with it, or nothing. The first look fixes what it has to be."""
+        """Reads the library; what is wrong with it, or nothing. The first that was read is what it has to stay."""
         try:
             found = await self._disk.run(self._library, _sum, self._library)
         except errors.Unavailable as error:
@@ -118,6 +129,11 @@ class HAMi:
 
 def _mount(host: Path, inside: str, mode: str) -> cdi.JSON:
     return {"hostPath": str(host), "containerPath": inside, "options": [mode, "nosuid", "nodev", "bind"]}
+
+
+def _stamp(library: Path) -> tuple[int, ...]:
+    found = library.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _sum(library: Path) -> str:

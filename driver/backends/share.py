@@ -79,6 +79,10 @@ class Share:
             edits += self._rung(name).edits(holding)
         return edits
 
+    async def look(self) -> None:
+        for each in self._rungs:
+            await each.look()
+
     async def apply(self, record: records.Record, step: records.Step) -> None:
         await self._rung(step.kind.partition("/")[0]).apply(record, step)
 

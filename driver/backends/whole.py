@@ -43,6 +43,9 @@ class Whole:
     def edits(self, holding: records.Holding, host: cdi.HostEdits) -> cdi.Edits:
         return host.of_card(holding.card).without_hook(cdi.MEMORY_LIMITS_HOOK)
 
+    async def look(self) -> None:
+        """A whole card depends on nothing that the watcher does not look at already."""
+
     async def apply(self, record: records.Record, step: records.Step) -> None:
         raise AssertionError(f"{record}: a whole card has no step {step.kind}")
 

@@ -64,6 +64,11 @@ class BackendSuite:
         (holding,) = subject.record().holdings
         assert subject.backend.edits(holding, subject.host).device_nodes
 
+    async def test_a_look_changes_no_decision_while_nothing_changes(self, subject: Subject) -> None:
+        before = subject.backend.offer(subject.card)
+        await subject.backend.look()
+        assert subject.backend.offer(subject.card) == before
+
     async def test_every_step_may_be_repeated_and_undone_twice(self, subject: Subject) -> None:
         record = subject.record()
         for step in (step for one in record.steps for step in (one, one)):

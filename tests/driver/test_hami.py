@@ -148,6 +148,18 @@ async def test_a_library_that_is_not_there_holds_nothing(rig: Rig) -> None:
         rig.record("s1")
 
 
+async def test_a_library_that_comes_later_is_noticed_and_so_is_its_loss(rig: Rig) -> None:
+    rig.library.unlink()
+    await rig.core.look()
+    assert rig.core.lacking(CARD)
+    rig.library.write_bytes(b"the library")
+    await rig.core.look()
+    assert rig.core.lacking(CARD) == ()
+    rig.library.write_bytes(b"another one")
+    await rig.core.look()
+    assert "is another one" in rig.core.lacking(CARD)[0]
+
+
 async def test_a_library_that_was_swapped_is_given_to_nobody(rig: Rig) -> None:
     record = rig.record("s1")
     rig.library.write_bytes(b"")

@@ -48,6 +48,9 @@ class Ladder:
     def edits(self, holding: records.Holding, host: cdi.HostEdits) -> cdi.Edits:
         return host.of_card(holding.card)
 
+    async def look(self) -> None:
+        pass
+
     async def apply(self, record: records.Record, step: records.Step) -> None:
         del record
         if step.kind not in self.made:

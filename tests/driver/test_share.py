@@ -37,6 +37,9 @@ class Bar:
     def edits(self, holding: records.Holding) -> cdi.Edits:
         return cdi.Edits(env=(f"{self.kind.name}={holding.memory_mib}",))
 
+    async def look(self) -> None:
+        pass
+
     async def apply(self, record: records.Record, step: records.Step) -> None:
         del record
         self.made.append(step.kind)

@@ -227,3 +227,12 @@ async def test_a_share_keeps_its_account_over_a_restart(held: Machine) -> None:
     async with held.node() as driver:
         await driver.prepare(held.share("a", 0))
         assert account.read_text() == "what is used"
+
+
+async def test_a_library_that_is_put_there_later_is_published_without_a_restart(held: Machine) -> None:
+    assert held.hami_library is not None
+    held.hami_library.unlink()
+    async with held.node() as driver, contextlib.aclosing(driver.pools()) as pools:
+        assert dict((await anext(pools))[0].devices[0].attributes)["memoryEnforcement"] == "none"
+        held.hami_library.write_bytes(b"the library")
+        assert dict((await anext(pools))[0].devices[0].attributes)["memoryEnforcement"] == "hami"
