@@ -48,7 +48,8 @@ class Store:
         for path in self.drops:
             drop(new.get("spec"), path.split("."))
         meta = new.setdefault("metadata", {})
-        for taint in (t for d in (new.get("spec") or {}).get("devices") or () for t in d.get("taints") or ()):
+        devices = (new.get("spec") or {}).get("devices")  # a slice's are a list, a claim's an object
+        for taint in (t for d in devices for t in d.get("taints") or ()) if isinstance(devices, list) else ():
             taint.setdefault("timeAdded", "2026-01-01T00:00:00Z")
         if old is None:
             meta.setdefault("uid", str(uuid.uuid4()))
