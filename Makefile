@@ -31,6 +31,6 @@ install-tools:   ## Debian packages that the real cluster needs (root)
 	@$(PYTHON) -m hack.cluster requirements --install
 
 venv:
-	@$(PYTHON) hack/venv.py $(VENV)
+	@$(PYTHON) hack/environment.py $(VENV)
 
 .PHONY: help demo demo-down test check fix generate bench install-tools venv

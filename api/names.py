@@ -34,6 +34,7 @@ MEMORY = "memory"
 XID_TAINT = f"{LOCAL_DRIVER}/xid"
 LOST_TAINT = f"{LOCAL_DRIVER}/lost"
 UNREADABLE_TAINT = f"{LOCAL_DRIVER}/unreadable"
+MIG_TAINT = f"{LOCAL_DRIVER}/mig"
 
 CDI_VENDOR = f"k8s.{LOCAL_DRIVER}"
 CDI_CLASS = "claim"

@@ -78,7 +78,7 @@ async def _serve(chosen: settings.Settings) -> None:
         pod_uid=chosen.pod_uid,
         sweep_period_s=chosen.sweep_s,
     )
-    gateway = nvml.NVML(library=_library(chosen), limit_s=chosen.nvml_limit_s, sysfs=chosen.sysfs)
+    gateway = nvml.NVML(libraries=_libraries(chosen), limit_s=chosen.nvml_limit_s, sysfs=chosen.sysfs)
     driver = await assembled(chosen, options.data_dir, gateway, disk.Disk())
     await driver.start()
     _log.info("starting", version=_version(), python=platform.python_version(), settings=dataclasses.asdict(chosen))
@@ -126,6 +126,7 @@ async def assembled(chosen: settings.Settings, data_dir: Path, gateway: nvml.NVM
         host=hostroot.HostRoot(places),
         disk=kept,
         held=book.held.values,
+        hold=guards.hold,
         clock=lambda: datetime.datetime.now(datetime.UTC),  # noqa: TID251 the one clock, handed on from here
         period_s=chosen.poll_s,
         lost_effect="NoExecute" if chosen.lost_evicts else "NoSchedule",
@@ -134,12 +135,13 @@ async def assembled(chosen: settings.Settings, data_dir: Path, gateway: nvml.NVM
     return node.Node(book=book, specs=specs, hands=hands, eyes=eyes, mender=mender)
 
 
-def _library(chosen: settings.Settings) -> Path | None:
-    """The library's place, whether or not it is there already: the driver may come after us."""
-    if chosen.nvml_library is not None or chosen.driver_root == Path("/"):
-        return chosen.nvml_library
-    directory = next((path for path in _LIBRARY_DIRS if (chosen.driver_root / path).is_dir()), _LIBRARY_DIRS[0])
-    return chosen.driver_root / directory / "libnvidia-ml.so.1"
+def _libraries(chosen: settings.Settings) -> tuple[Path, ...]:
+    """Where the library may be, whether or not it is there already: the driver may come after us."""
+    if chosen.nvml_library is not None:
+        return (chosen.nvml_library,)
+    if chosen.driver_root == Path("/"):
+        return ()
+    return tuple(chosen.driver_root / directory / "libnvidia-ml.so.1" for directory in _LIBRARY_DIRS)
 
 
 def _log_from(level: str) -> None:

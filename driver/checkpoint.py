@@ -6,7 +6,7 @@
 
 A record's name is durable before a step that outlives a power cut, and its removal always; else the sync of the next
 file carries it, and a record that a power cut threw back to Preparing is only prepared again. What must stay true: the
-disk is the truth and memory a copy of it, a bad file costs one claim and is never overwritten, and the cost of one
+disk is the truth and memory a copy of it, a bad file costs one claim and its bytes are never lost, and the cost of one
 claim does not grow with the number of claims.
 """
 
@@ -27,12 +27,15 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What one look at the disk told: the record of a claim, records that were not known, claims that are gone."""
+    """What one look at the disk told: the record of a claim, records that were not known, claims that are gone.
+
+    `bad`: claims whose record cannot be read.
+    """
 
     own: records.Record | None = None
     appeared: tuple[records.Record, ...] = ()
     gone: frozenset[resource.ClaimUID] = frozenset()
-    set_aside: tuple[resource.ClaimUID, ...] = ()
+    bad: tuple[resource.ClaimUID, ...] = ()
 
 
 class Checkpoint:
@@ -58,7 +61,23 @@ class Checkpoint:
         """A claim without a record is fine."""
         await self._disk.remove(self._path(uid), durable=True)
 
-    async def set_aside(self) -> frozenset[resource.ClaimUID]:
+    async def set_aside(self, uid: resource.ClaimUID) -> records.Record | None:
+        """Keeps the bad record of a claim under another name, and puts in its place what it still tells, if anything.
+
+        The caller guards the claim: else another process may have written a good one by now.
+        """
+        path = self._path(uid)
+        text = await self._disk.run(path, _read, path)
+        rest = records.salvaged(text, uid)
+        _log.error("record set aside", path=str(path), reason=_why(text, uid), cards_still_held=rest is not None)
+        try:
+            await self._disk.run(path, _put_aside, path)
+            await (self.remove(uid) if rest is None else self.write(rest))
+        except errors.Unavailable as error:
+            _log.warning("bad record left in its place", path=str(path), reason=str(error))
+        return rest
+
+    async def quarantined(self) -> frozenset[resource.ClaimUID]:
         """The claims whose record was unreadable once: their CDI files are not orphans."""
         return await self._disk.run(self._claims, _quarantined, self._claims)
 
@@ -70,6 +89,7 @@ class Checkpoint:
     async def set_text_aside(self, name: str) -> None:
         """Keeps an unreadable text under another name."""
         await self._disk.run(self._data_dir / name, _put_aside, self._data_dir / name)
+        await self._disk.remove(self._data_dir / name)
 
     async def write_text(self, name: str, text: str) -> None:
         await self._disk.replace(self._data_dir / name, text.encode())
@@ -82,39 +102,42 @@ def _look(claims: Path, uid: resource.ClaimUID | None, known: Collection[resourc
     claims.mkdir(parents=True, exist_ok=True)
     present = {resource.ClaimUID(path[: -len(_RECORD)]) for path in _names(claims) if path.endswith(_RECORD)}
     fresh = sorted(present - set(known) - {uid})
-    found = {item: _load(claims / f"{item}{_RECORD}") for item in [*fresh, *([uid] if uid in present else [])]}
+    found: dict[resource.ClaimUID, records.Record] = {}
+    bad = []
+    for item in [*fresh, *([uid] if uid in present else [])]:
+        path = claims / f"{item}{_RECORD}"
+        text = _read(path)
+        try:
+            if text or path.exists():
+                found[item] = records.decode(text, item)
+        except errors.Corrupt:
+            bad.append(item)
     return Look(
         own=found.get(uid) if uid else None,
-        appeared=tuple(record for item in fresh if (record := found[item]) is not None),
+        appeared=tuple(found[item] for item in fresh if item in found),
         gone=frozenset(set(known) - present),
-        set_aside=tuple(item for item, record in found.items() if record is None and item is not None),
+        bad=tuple(bad),
     )
 
 
-def _load(path: Path) -> records.Record | None:
-    """The record, or None for one that is gone meanwhile or has been set aside."""
-    text = _read(path)
-    try:
-        return records.decode(text, path.name.removesuffix(_RECORD)) if text or path.exists() else None
-    except errors.Corrupt as error:
-        _log.error("record set aside", path=str(path), kept=str(_put_aside(path)), reason=str(error))
-        return None
-
-
-def _put_aside(path: Path) -> Path:
-    """Moves a bad file to a name that nothing else has: a link fails where a rename would overwrite."""
+def _put_aside(path: Path) -> None:
+    """Gives a bad file a second name that nothing else has: a link fails where a rename would overwrite."""
     number = 1
     while True:
-        kept = path.with_name(f"{path.name}{_CORRUPT}{number}")
         try:
-            kept.hardlink_to(path)
+            path.with_name(f"{path.name}{_CORRUPT}{number}").hardlink_to(path)
         except FileExistsError:
             number += 1
-        except FileNotFoundError:
-            return kept  # another process did the same
         else:
-            path.unlink(missing_ok=True)
-            return kept
+            return
+
+
+def _why(text: bytes, uid: resource.ClaimUID) -> str:
+    try:
+        records.decode(text, uid)
+    except errors.Corrupt as error:
+        return str(error)
+    return "it can be read now"
 
 
 def _quarantined(claims: Path) -> frozenset[resource.ClaimUID]:

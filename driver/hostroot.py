@@ -54,6 +54,7 @@ class HostRoot:
     def __init__(self, places: Places) -> None:
         self._places = places
         self._kept: dict[Key, cdi.HostEdits] = {}
+        self._problems: Mapping[str, str] = {}
 
     async def refresh(self, seen: inventory.Inventory) -> cdi.HostEdits:
         """What this host gives to a container of each card that answers."""
@@ -66,7 +67,9 @@ class HostRoot:
         if not edits.problems:
             newest = list(self._kept.items())[1 - _KEPT :]
             self._kept = {**dict(newest), key: edits}
-        _log.info("host looked at", source=edits.source, cards=len(edits.cards), problems=dict(edits.problems))
+        if edits.problems != self._problems or not edits.problems:
+            self._problems = edits.problems
+            _log.info("host looked at", source=edits.source, cards=len(edits.cards), problems=dict(edits.problems))
         return edits
 
     async def _look(self, seen: inventory.Inventory, nodes: Nodes, program: Path | None, hook: str) -> cdi.HostEdits:

@@ -6,7 +6,7 @@ it answered. A fact that could not be read is None; only the uuid and the minor 
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NewType
 
@@ -97,6 +97,14 @@ class Inventory:
     cards: tuple[Card, ...] = ()
     """In the order of `ordered`: only cards that answered."""
     faults: tuple[Fault, ...] = ()
+
+    def without(self, uuids: frozenset[CardUUID]) -> "Inventory":
+        """As if these cards were not there."""
+        return replace(
+            self,
+            cards=tuple(card for card in self.cards if card.uuid not in uuids),
+            faults=tuple(fault for fault in self.faults if fault.uuid not in uuids),
+        )
 
     @property
     def known(self) -> tuple[Card, ...]:

@@ -48,7 +48,10 @@ class Ledger:
                     touched.add(uid)
 
     async def follow(self, uid: resource.ClaimUID | None = None) -> records.Record | None:
-        """Brings memory up to the disk; gives the record of `uid`, which the caller guards."""
+        """Brings memory up to the disk; gives the record of `uid`, which the caller guards.
+
+        A bad record is set aside under its claim's lock only: the own one here, those of others where no claim is named.
+        """
         this, touched = object(), set[resource.ClaimUID]()
         self._looks[this] = touched
         try:
@@ -59,10 +62,17 @@ class Ledger:
         for gone in look.gone - touched:
             self._records.pop(gone, None)
         self._records |= {record.uid: record for record in look.appeared if record.uid not in touched}
-        metrics.SET_ASIDE.inc(len(look.set_aside))
-        if uid is not None:
-            self.drop(uid) if look.own is None else self.keep(look.own)
-        return look.own
+        own = look.own
+        if uid is None:
+            for bad in look.bad:
+                async with self.guarded(bad):
+                    await self.follow(bad)
+            return None
+        if uid in look.bad:
+            own = await self._disk.set_aside(uid)
+            metrics.SET_ASIDE.inc()
+        self.drop(uid) if own is None else self.keep(own)
+        return own
 
     def keep(self, record: records.Record) -> None:
         self._records[record.uid] = record

@@ -74,10 +74,10 @@ class _Unread:
 
 
 class NVML:
-    """`library`: the file to load, None for the loader's search. `limit_s`: how long one call may take."""
+    """`libraries`: the places of the file to load, none for the loader's search. `limit_s`: how long one call may take."""
 
-    def __init__(self, *, library: Path | None, limit_s: float, sysfs: Path = Path("/sys")) -> None:
-        self._library = library
+    def __init__(self, *, libraries: tuple[Path, ...], limit_s: float, sysfs: Path = Path("/sys")) -> None:
+        self._libraries = libraries
         self._sysfs = sysfs
         self._lanes = lanes.Lanes(limit_s=limit_s)
         self._turn = asyncio.Lock()
@@ -163,7 +163,7 @@ class NVML:
                         return seen
                 _log.info("the driver is another one, NVML starts anew", started_with=self._started_with)
                 await self._stop()
-            await self._lanes.run("driver", lambda: _load(self._library))
+            await self._lanes.run("driver", lambda: _load(self._libraries))
             seen = await self._lanes.run("driver", _system_facts)
         except (pynvml.NVMLError, OSError) as error:  # TimeoutError is an OSError
             raise translated(error, "NVML does not start; it is tried again") from error
@@ -310,9 +310,13 @@ def _free(watch: _Watch) -> None:
             pynvml.nvmlEventSetFree(watch.events)
 
 
-def _load(library: Path | None) -> None:
-    """The file behind the links is what is loaded: after an update of the driver that is another one, and a new library."""
-    if library is not None:
+def _load(libraries: tuple[Path, ...]) -> None:
+    """The first that is there now: the driver may come after us.
+
+    The file behind the links is what is loaded: after an update of the driver that is another one, and a new library.
+    """
+    if libraries:
+        library = next((path for path in libraries if path.exists()), libraries[0])
         pynvml.nvmlLib = ctypes.CDLL(os.path.realpath(library))
         pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001 it holds the functions of the library before
     pynvml.nvmlInitWithFlags(0)

@@ -67,6 +67,8 @@ def _device(
         *worker.offer(card).attributes,
     ]
     whole_mib = (card.memory_bytes or 0) // _MIB * _MIB
+    if card.mig_enabled:  # no program can use it as a whole: a pod that gets it would wait for ever
+        taints = (*taints, resource.Taint(key=names.MIG_TAINT, effect="NoSchedule"))
     return resource.Device(
         name=card.name,
         attributes=tuple((name, value) for name, value in told if value is not None and _fits(value)),

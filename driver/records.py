@@ -9,17 +9,21 @@
                                  Stuck     kept, its cards withheld, tried again by the next Unprepare
 
 What must stay true: every phase holds its cards. A record names only results of this driver, and all that is needed to
-answer the kubelet, to write the CDI file again and to undo, without the API server and without NVML.
+answer the kubelet, to write the CDI file again and to undo, without the API server and without NVML. A text that cannot
+be trusted may still tell whose cards it was about: they are held as those of a Stuck claim, for its containers may run.
 
 The text is JSON that people can read, checked over its raw bytes: reading never depends on how today's code would write
 it (NV PR#1326). A field may be added with a default; any other change is a new version, and golden files of the old ones
 stay in the tests.
 """
 
+import contextlib
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import TypeVar
 
 import msgspec
 
@@ -27,6 +31,11 @@ from api import errors, resource
 
 VERSION = "v1"
 _TEXT = re.compile(rb'\{"version":"(v[0-9]{1,4})","sha256":"([0-9a-f]{64})","record":(.*)\}\n', re.DOTALL)
+_OWNER = re.compile(rb'"namespace":"([-.a-z0-9]+)","name":"([-.a-z0-9]+)"')
+_HOLDING = re.compile(rb'\{"request":"[^{}]*\}')
+_STEP = re.compile(rb'\{"kind":"[^{}]*\}')
+
+T = TypeVar("T")
 
 
 class Phase(Enum):
@@ -118,3 +127,31 @@ def decode(text: bytes, uid: str) -> Record:
     if record.uid != uid:
         raise errors.Corrupt(f"the record is that of claim {record.uid}, not of {uid}")
     return record
+
+
+def salvaged(text: bytes, uid: str) -> Record | None:
+    """What a text that `decode` refuses still tells of claim `uid`: a Stuck record with the cards and steps that can be read.
+
+    None where it does not tell whose cards they are: nobody could find out that they are free again.
+    """
+    owner, holdings = _OWNER.search(text), tuple(_parts(_HOLDING, text, Holding))
+    if owner is None or not holdings:
+        return None
+    steps = tuple(_parts(_STEP, text, Step))
+    return Record(
+        uid=resource.ClaimUID(uid),
+        namespace=owner[1].decode(),
+        name=owner[2].decode(),
+        phase=Phase.STUCK,
+        boot_id="",
+        holdings=holdings,
+        cdi="",
+        steps=steps,
+        done=len(steps),
+    )
+
+
+def _parts(form: re.Pattern[bytes], text: bytes, kind: type[T]) -> Iterator[T]:
+    for part in form.findall(text):
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            yield msgspec.json.decode(part, type=kind)

@@ -17,6 +17,7 @@ from api import errors
 
 PREFIX = "EGPU_"
 _TOO_LARGE = 1_000_000
+_LAST_PORT = 65535
 _SWITCHES = {"true": True, "false": False}
 
 
@@ -50,7 +51,7 @@ class Settings:
     """Directory that has dev/nvidia0, as seen here. Empty: the driver root if it has a dev directory, else /."""
 
     nvml_library: Path | None = None
-    """The file libnvidia-ml.so.1 to load. Empty: searched under the driver root, then by the loader."""
+    """The file libnvidia-ml.so.1 to load. Empty: searched under the driver root; where that is /, by the loader."""
 
     nvml_limit_s: float = 5.0
     """Seconds that one call to the driver may take before the card counts as hung. A busy card answers within 1 s."""
@@ -129,7 +130,7 @@ def _parsed(text: str, kind: object) -> object:
         return _SWITCHES[text.lower()]
     if kind is float or kind is int:
         number = float(text) if kind is float else int(text)
-        if not 0 <= number < _TOO_LARGE:
+        if not (0 < number < _TOO_LARGE if kind is float else 0 <= number <= _LAST_PORT):
             raise ValueError("out of range")
         return number
     return kind(text) if isinstance(kind, type) else text

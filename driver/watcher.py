@@ -2,8 +2,8 @@
 
     NVML's events and polls -> Inventory, Health -> the host's edits -> World -> `changes` -> pools, health, plans
 
-The cards are known (and offered) before the host's files are: a node is seen in the cluster at once, and a Prepare waits
-for `looked`. What must stay true: a card that is lost or hangs costs only itself; while NVML cannot be read nothing is
+At start the cards are offered before the host's files are known: a node is seen in the cluster at once, and a Prepare
+waits for `looked`. A card that comes later is offered when its files are known too. What must stay true: a card that is lost or hangs costs only itself; while NVML cannot be read nothing is
 known to be worse than before; and what is known of a card's health outlives this process.
 """
 
@@ -23,10 +23,11 @@ _log = structlog.get_logger()
 
 Clock = Callable[[], datetime.datetime]
 Held = Callable[[], Iterable[records.Record]]
+Hold = Callable[[str], contextlib.AbstractAsyncContextManager[None]]
 
 
 class Watcher:
-    """`held`: the records, whose cards stay offered while they are away."""
+    """`held`: the records, whose cards stay offered while they are away. `hold`: a lock over all processes of the node."""
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class Watcher:
         host: hostroot.HostRoot,
         disk: checkpoint.Checkpoint,
         held: Held,
+        hold: Hold,
         clock: Clock,
         period_s: float,
         lost_effect: str,
@@ -47,10 +49,12 @@ class Watcher:
         self._host = host
         self._disk = disk
         self._held = held
+        self._hold = hold
         self._clock = clock
         self._period_s = period_s
         self._lost_effect = lost_effect
         self._seen = inventory.Inventory()
+        self._fresh: frozenset[inventory.CardUUID] = frozenset()
         self._health = health.Health()
         self._written = ""
         self._changed = asyncio.Event()
@@ -98,13 +102,18 @@ class Watcher:
                 _log.warning("the cards cannot be read", reason=unread)
         else:
             self._health = health.polled(self._health, self._seen, seen, self._clock())
+            if self.looked.is_set():
+                self._fresh |= {card.uuid for card in inventory.difference(self._seen, seen).added}
             self._seen = seen
             await self._probe()
-        self._mark_away()
+            self._mark_away()
         self._show(unread=unread)
         self._listed.set()
         if not unread:
             self._renew(host=await self._host.refresh(self._seen))
+            if self._fresh:
+                self._fresh = frozenset()
+                self.tell()
         self.looked.set()
         await self._keep()
 
@@ -125,8 +134,8 @@ class Watcher:
         taints = {
             uuid: health.taints(state, lost_effect=self._lost_effect) for uuid, state in self._health.states.items()
         }
-        lost = offer.withheld(self._seen.known, held)
-        return offer.pool(self.world.pool, self._seen, lost, taints, self.world.backend)
+        seen = self._seen.without(self._fresh)
+        return offer.pool(self.world.pool, seen, offer.withheld(seen.known, held), taints, self.world.backend)
 
     def reports(self, held: Iterable[records.Record]) -> tuple[tuple[inventory.Card, health.Report], ...]:
         """How each card is that is offered."""
@@ -140,8 +149,10 @@ class Watcher:
         """Whatever is held against a card that answers, only a probe takes back."""
         doubtful = [card.uuid for card in self._seen.cards if self._health.of(card.uuid).causes]
         for uuid, event in zip(doubtful, await asyncio.gather(*map(self._asked, doubtful)), strict=True):
+            before = self._health.of(uuid)
             self._health = health.seen(self._health, event, self._clock())
-            _log.info("card probed", card=uuid, outcome=event.kind.value)
+            if self._health.of(uuid) != before:
+                _log.info("card probed", card=uuid, outcome=event.kind.value)
 
     async def _asked(self, uuid: inventory.CardUUID) -> inventory.Event:
         try:
@@ -187,7 +198,8 @@ class Watcher:
         text = health.encode(self._health, self.world.boot_id)
         if text != self._written:
             try:
-                await self._disk.write_text(_FILE, text)
+                async with self._hold("health"):  # during an update two instances write it
+                    await self._disk.write_text(_FILE, text)
                 self._written = text
             except errors.Unavailable as error:
                 _log.warning("health of the cards could not be kept", reason=str(error))

@@ -29,11 +29,11 @@ def failed() -> Path:
 
 def environment(**more: str) -> dict[str, str]:
     """The caller's environment with some variables set anew."""
-    return {**os.environ, **more}  # noqa: TID251 - this module is the reader of the environment
+    return {**os.environ, **more}
 
 
 def _user_directory(variable: str, default: str) -> Path:
-    chosen = os.environ.get(variable)  # noqa: TID251 - this module is the reader of the environment
+    chosen = os.environ.get(variable)
     path = (Path(chosen) if chosen else Path.home() / default).resolve() / "elastic-gpu"
     if any(path.is_relative_to(private) for private in PRIVATE):
         raise errors.ClusterError(

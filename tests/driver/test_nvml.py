@@ -29,7 +29,7 @@ def cards(tmp_path: Path) -> FakeCards:
 
 @pytest.fixture
 async def gateway(cards: FakeCards, tmp_path: Path) -> AsyncIterator[nvml.NVML]:
-    gateway = nvml.NVML(library=cards.library, limit_s=LIMIT_S, sysfs=tmp_path / "sys")
+    gateway = nvml.NVML(libraries=(cards.library,), limit_s=LIMIT_S, sysfs=tmp_path / "sys")
     yield gateway
     await gateway.close()
 
@@ -232,6 +232,15 @@ async def test_a_library_that_comes_after_us_is_taken_up(cards: FakeCards, gatew
     assert len((await gateway.inventory()).cards) == 4
 
 
+async def test_a_library_that_comes_later_in_another_place_is_found(cards: FakeCards, tmp_path: Path) -> None:
+    gateway = nvml.NVML(libraries=(tmp_path / "a.so.1", tmp_path / "b.so.1"), limit_s=LIMIT_S, sysfs=tmp_path / "sys")
+    with pytest.raises(errors.Unavailable, match=r"a\.so\.1"):
+        await gateway.inventory()
+    (tmp_path / "b.so.1").symlink_to(cards.library)
+    assert len((await gateway.inventory()).cards) == 4
+    await gateway.close()
+
+
 async def test_a_driver_reload_starts_nvml_anew(cards: FakeCards, gateway: nvml.NVML) -> None:
     """k8s-driver-manager PR#203"""
     await gateway.inventory()
@@ -320,4 +329,4 @@ def test_every_error_of_nvml_has_a_meaning() -> None:
 
 
 async def test_close_is_harmless_without_a_driver(tmp_path: Path) -> None:
-    await nvml.NVML(library=tmp_path / "none", limit_s=LIMIT_S).close()
+    await nvml.NVML(libraries=(tmp_path / "none",), limit_s=LIMIT_S).close()

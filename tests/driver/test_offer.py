@@ -1,5 +1,6 @@
 """What a node offers of its cards."""
 
+from dataclasses import replace
 from typing import Any
 
 from api import resource
@@ -58,6 +59,12 @@ def test_a_fact_that_is_missing_or_that_kubernetes_would_refuse_hides_no_card() 
         *("type", "uuid", "backend", "memoryEnforcement", "coresEnforcement", "allocatedBy")
     }
     assert device.capacity == ()
+
+
+def test_a_card_in_mig_mode_is_tainted_since_no_program_can_use_it_as_a_whole() -> None:
+    plain, split = _pool(CARD, replace(CARD, uuid=inventory.CardUUID("GPU-2"), mig_enabled=True)).devices
+    assert plain.taints == ()
+    assert split.taints == (resource.Taint(key="gpu.elasticgpu.io/mig", effect="NoSchedule"),)
 
 
 def test_the_order_is_that_of_the_bus_whatever_the_driver_says() -> None:

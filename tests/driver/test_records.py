@@ -116,6 +116,32 @@ def test_a_whole_record_that_is_not_understood_says_where() -> None:
         _read(_signed(records.encode(RECORD).replace(b'"Prepared"', b'"Prepaid"')))
 
 
+def test_a_cut_text_still_tells_the_cards_that_stand_in_it_and_nothing_wrong() -> None:
+    text = records.encode(RECORD)
+    told = [records.salvaged(text[:length], RECORD.uid) for length in range(len(text) + 1)]
+    assert told[0] is None
+    first = next(place for place, record in enumerate(told) if record is not None)
+    for record in told[first:]:
+        assert record is not None
+        assert (str(record), record.phase, record.holdings) == (str(RECORD), records.Phase.STUCK, RECORD.holdings)
+        assert record.steps in {(), RECORD.steps}
+        assert record.done == len(record.steps), "all that may have been made is undone"
+    assert told[-1] is not None
+    assert told[-1].steps == RECORD.steps
+
+
+@given(st.binary(max_size=200), st.integers(0, 2000))
+def test_whatever_a_text_has_become_telling_its_rest_never_fails(noise: bytes, place: int) -> None:
+    text = records.encode(RECORD)
+    records.salvaged(text[:place] + noise + text[place + len(noise) :], RECORD.uid)
+
+
+def test_a_text_that_names_no_owner_or_no_card_tells_nothing() -> None:
+    text = records.encode(RECORD)
+    assert records.salvaged(text.replace(b'"namespace"', b'"namespacf"'), RECORD.uid) is None
+    assert records.salvaged(text.replace(b'{"request"', b'{"requesu"'), RECORD.uid) is None
+
+
 def _signed(text: bytes) -> bytes:
     import hashlib
 

@@ -1,7 +1,7 @@
 """Cards that a test can break: the fake NVML library of `driver/fakenvml` with a cards file of its own.
 
     cards = FakeCards(tmp_path, count=4)
-    nvml = NVML(library=cards.library, ...)
+    nvml = NVML(libraries=(cards.library,), ...)
     cards.lose(0)
     cards.xid(1, 79)
 

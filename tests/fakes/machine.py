@@ -69,7 +69,7 @@ class Machine:
     @contextlib.asynccontextmanager
     async def node(self, writer: disk.Disk | None = None) -> AsyncIterator[node.Node]:
         """A driver process, until the block ends; what was in memory is forgotten then."""
-        gateway = nvml.NVML(library=self.cards.library, limit_s=2, sysfs=self.root / "sys")
+        gateway = nvml.NVML(libraries=(self.cards.library,), limit_s=2, sysfs=self.root / "sys")
         driver = await program.assembled(self.settings, self.data_dir, gateway, writer or disk.Disk())
         await driver.start()
         task = asyncio.create_task(driver.run())

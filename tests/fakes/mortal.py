@@ -23,7 +23,7 @@ class MortalDisk(disk.Disk):
 
     async def run(self, path: Path, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         changes = (
-            function.__name__ in {"_replace", "_remove", "_put_aside"}
+            function.__name__ in {"_replace", "_remove"}
             and path.suffix == ".json"
             and path.name != "health.json"
         )

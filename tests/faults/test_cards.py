@@ -1,5 +1,6 @@
 """Cards and drivers that fail under us."""
 
+import asyncio
 import contextlib
 from pathlib import Path
 
@@ -39,9 +40,13 @@ async def test_without_a_driver_unprepare_is_answered_and_cards_come_later(machi
         assert await node.prepare(machine.claim("b", 1)), "what is prepared stays so"
         with pytest.raises(errors.NotReady, match="the cards of this node are not known yet"):
             await node.prepare(machine.claim("c", 0))
+        pool = await pool_when(node, lambda pool: True)
+        assert [(device.name, device.taints) for device in pool.devices] == [(machine.device(1), ())], (
+            "a held card that cannot be looked at is not known to be lost: its pods must not be evicted"
+        )
         machine.cards.load()
         pool = await pool_when(node, lambda pool: len(pool.devices) == 3)
-        assert not any(device.taints for device in pool.devices if device.name != machine.device(1))
+        assert not any(device.taints for device in pool.devices)
         await until(lambda: machine.device(0) in node._watcher.world.cards and node._watcher.world.host.cards)
         assert await node.prepare(machine.claim("c", 0))
 
@@ -85,6 +90,30 @@ async def test_a_held_card_that_is_pulled_out_stays_offered_and_tainted_until_it
         assert taint_keys(pool, machine.device(0)) == ["gpu.elasticgpu.io/lost"]
         await node.unprepare(machine.ref("a"))
         await pool_when(node, lambda pool: len(pool.devices) == 2)
+
+
+async def test_a_card_that_is_put_in_later_is_offered_when_it_can_be_prepared(machine: Machine) -> None:
+    async with machine.node() as node:
+        await pool_when(node, lambda pool: len(pool.devices) == 3)
+        await node.looked()
+        machine.add_node("nvidia3")
+        machine.cards.add()
+        await pool_when(node, lambda pool: len(pool.devices) == 4)
+        assert machine.cards.uuids[3] in node._watcher.world.host.cards
+        await node.prepare(machine.claim("a", 3))
+
+
+async def test_what_lasts_is_said_once(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    machine.remove_node("nvidia2")
+    async with machine.node() as node:
+        await pool_when(node, lambda pool: len(pool.devices) == 3)
+        machine.cards.xid(0, 79)
+        machine.cards.lose(1)
+        await pool_when(node, lambda pool: taint_keys(pool, machine.device(1)))
+        await asyncio.sleep(0.5)  # some ten looks
+    said = capsys.readouterr().out
+    assert said.count("the host has no /dev/nvidia2") == 1
+    assert said.count("card probed") <= 2
 
 
 async def test_a_fatal_xid_stays_over_a_restart_until_it_is_cured(machine: Machine) -> None:

@@ -19,7 +19,8 @@ def main(folder: Path) -> None:
     if stamp.exists() and stamp.read_text() == key:
         return
     print(f"making {folder.name} with {len(wanted)} packages (a minute or two)", flush=True)
-    venv.create(folder, with_pip=True)
+    if not (folder / "bin" / "python").exists():
+        venv.create(folder, with_pip=True, symlinks=True)
     python = folder / "bin" / "python"
     subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *wanted], check=True)
     stamp.write_text(key)

@@ -1,0 +1,31 @@
+{{/* Names. Everything that is not in a namespace carries the release's name, so that charts of other drivers cannot collide with it. */}}
+
+{{- define "elastic-gpu.name" -}}
+{{- if contains .Chart.Name .Release.Name -}}
+{{ .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- else -}}
+{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 40 | trimSuffix "-" }}
+{{- end -}}
+{{- end -}}
+
+{{- define "elastic-gpu.node" -}}{{ include "elastic-gpu.name" . }}-node{{- end -}}
+{{- define "elastic-gpu.controller" -}}{{ include "elastic-gpu.name" . }}-controller{{- end -}}
+
+{{/* The driver's name is part of its API (devices, classes and claims carry it) and so not a value. */}}
+{{- define "elastic-gpu.driver" -}}gpu.elasticgpu.io{{- end -}}
+
+{{- define "elastic-gpu.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+
+{{- define "elastic-gpu.selector" -}}
+app.kubernetes.io/name: elastic-gpu
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "elastic-gpu.labels" -}}
+{{ include "elastic-gpu.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end -}}
