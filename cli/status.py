@@ -47,11 +47,11 @@ def card(found: picture.Card, view: picture.View, style: sheets.Style, output: s
 
 def _headline(view: picture.View, style: sheets.Style) -> str:
     when = f"as of {style.now.astimezone():%H:%M:%S}"
-    if why := view.unknown.get("slices"):
-        return f"Cards are not known: {tables.clean(why)} ({when})\n"
+    total = view.total
+    if total is None:
+        return f"Cards are not known: {tables.clean(view.unknown['slices'])} ({when})\n"
     if not view.cards:
         return f"No node publishes a card: is the node driver installed, and does it see the cards? ({when})\n"
-    total = view.total
     counts = ((total.free, "free"), (total.partly, "partly held"), (total.held, "held"), (total.blocked, "blocked"))
     told = [f"{count} {word}" for count, word in (*counts, (total.unknown, "unknown")) if count]
     taken = total.held + total.partly

@@ -16,7 +16,7 @@ from view import cards, objects, picture, problems, totals, users
 def build(seen: objects.Objects) -> picture.View:
     pools = cards.pools(seen.slices.items)
     found = cards.build(pools, seen.claims, seen.pods)
-    total = totals.tally(found)
+    total = None if seen.slices.unknown else totals.tally(found)
     known = users.Known(
         seen=seen,
         claims={(claim.namespace, claim.name): claim for claim in seen.claims.items},
@@ -29,7 +29,7 @@ def build(seen: objects.Objects) -> picture.View:
         pods=pods,
         claims=users.claims(known),
         models=totals.models(found),
-        nodes=totals.nodes(found, seen.nodes, seen.drivers),
+        nodes=() if seen.slices.unknown else totals.nodes(found, seen.nodes, seen.drivers),
         classes=totals.classes(found, seen.claims.items, seen.classes.items),
         namespaces=totals.namespaces(found),
         workload_types=totals.workload_types(found, seen.pods, seen.classes),

@@ -186,7 +186,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """The whole picture. `unknown`: kind -> why it could not be read."""
+    """The whole picture. `unknown`: kind -> why it could not be read. Without slices there is no `total`."""
 
     cards: tuple[Card, ...]
     pods: tuple[Pod, ...]
@@ -196,7 +196,7 @@ class View:
     classes: tuple[Class, ...]
     namespaces: tuple[Booked, ...]
     workload_types: tuple[Booked, ...]
-    total: Tally
+    total: Tally | None
     problems: tuple[Problem, ...]
     unknown: Mapping[str, str]
     unreadable: tuple[str, ...]

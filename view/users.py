@@ -20,7 +20,7 @@ class Known:
     seen: objects.Objects
     claims: Mapping[objects.Reference, objects.Claim]
     cards: Mapping[cards.Key, picture.Card]
-    total: picture.Tally
+    total: picture.Tally | None
 
     def concerns(self, claim: objects.Claim) -> bool:
         """It holds a card of ours, or waits for a class that gives cards of ours, or for one that does not exist."""
@@ -129,7 +129,9 @@ def _silent(node: str, known: Known) -> str:
     return ", and its driver does not answer"
 
 
-def _supply(total: picture.Tally) -> str:
+def _supply(total: picture.Tally | None) -> str:
+    if total is None:
+        return "which cards there are could not be read"
     if not total.total:
         return "no node publishes a card"
     parts = [

@@ -74,6 +74,7 @@ def test_a_card_both_held_and_tainted_is_counted_once() -> None:  # KEP-5677, ca
     assert [card.state for card in found.cards] == [State.HELD, State.BLOCKED, State.FREE]
     assert found.cards[1].reason == "taint gpu.elasticgpu.io/xid=79"
     tally = found.total
+    assert tally
     assert (tally.total, tally.held, tally.blocked, tally.free) == (3, 1, 1, 1)
 
 
@@ -101,6 +102,7 @@ def test_claims_that_may_not_be_read_make_cards_unknown_and_not_free() -> None:
     why = "you may not list resourceclaims"
     found = join.build(dataclasses.replace(full, claims=objects.Part(unknown=why)))
     assert (only(found).state, only(found).reason, only(found).free) == (State.UNKNOWN, why, None)
+    assert found.total
     assert found.total.memory_free is None
     assert found.unknown == {"claims": why}
 
@@ -165,6 +167,7 @@ def clusters(draw: st.DrawFn) -> list[JSON]:
 def test_states_add_up_in_any_cluster(cluster: list[JSON]) -> None:
     found = view(*cluster)
     total = found.total
+    assert total
     assert total.total == len(found.cards)
     assert total.free + total.partly + total.held + total.blocked + total.unknown == total.total
     for group in (found.models, found.nodes):

@@ -92,3 +92,8 @@ def test_nothing_is_taken_for_gone_because_it_could_not_be_read() -> None:
     assert found.problems == ()
     pending = dataclasses.replace(given, slices=hidden, pods=dataclasses.replace(given.pods, partial=True))
     assert join.build(pending).problems == ()
+
+
+def test_without_the_inventory_there_are_no_numbers() -> None:  # kubestellar/console#12605
+    found = join.build(dataclasses.replace(seen(*HEALTHY), slices=objects.Part(unknown="forbidden")))
+    assert (found.total, found.nodes, found.cards) == (None, (), ())
