@@ -6,6 +6,7 @@ What a command needs is imported when it runs. Flags of kubectl's own go along w
 """
 
 import argparse
+import gc
 import sys
 from collections.abc import Sequence
 
@@ -29,6 +30,7 @@ _EXIT = "exit codes: 0 answered, 1 what was asked for by name is not there, 2 it
 
 def main() -> None:
     """The entry point `kubectl-egpu`, which kubectl finds in PATH as `kubectl egpu`."""
+    gc.disable()  # it ends within seconds, and a large cluster is a million objects that stay
     try:
         code = _run(_with_command(sys.argv[1:]))
         sys.stdout.flush()

@@ -42,7 +42,7 @@ class _Listing:
 
     kind: str
     prefix: str
-    rows: Callable[[picture.View], Sequence[Any]]
+    rows: Callable[[join.View], Sequence[Any]]
     sheet: Callable[[Sequence[Any], sheets.Style], sheets.Sheet]
 
 
@@ -143,7 +143,7 @@ def _card(asked: Asked) -> int:
     return FOUND
 
 
-def _with_pods(asked: Asked, wanted: Sequence[queries.Query], spaces: Sequence[str]) -> picture.View:
+def _with_pods(asked: Asked, wanted: Sequence[queries.Query], spaces: Sequence[str]) -> join.View:
     pods = queries.pods(spaces[0]) if len(spaces) == 1 else queries.pods()
     return _view(asked, (*wanted, pods), asked.namespace)
 
@@ -168,11 +168,11 @@ def _namespace(asked: Asked) -> str:
     return "" if asked.everywhere else asked.namespace or asked.way.namespace()
 
 
-def _view(asked: Asked, wanted: Sequence[queries.Query], namespace: str) -> picture.View:
-    return join.build(gatherer.gather(asked.way, wanted, namespace))
+def _view(asked: Asked, wanted: Sequence[queries.Query], namespace: str) -> join.View:
+    return join.View(gatherer.gather(asked.way, wanted, namespace))
 
 
-def _style(asked: Asked, view: picture.View, *, spaces: bool = True) -> sheets.Style:
+def _style(asked: Asked, view: join.View, *, spaces: bool = True) -> sheets.Style:
     brief = asked.output.terminal and asked.form != "wide"
     names = sheets.short_names(view.cards) if brief else {}
     return sheets.Style(now=asked.now, brief=brief, spaces=spaces, names=names)
@@ -200,7 +200,7 @@ def _print_document(content: dict[str, Any], form: str) -> None:
     sys.stdout.write(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
 
 
-def _warn(asked: Asked, view: picture.View) -> None:
+def _warn(asked: Asked, view: join.View) -> None:
     """What was asked for and could not be read; on stderr, so that scripts keep their data."""
     if asked.quiet:
         return

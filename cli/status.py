@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 from api import names
 from cli import settings, sheets, tables
-from view import picture
+from view import join, picture
 
 _PROBLEMS_SHOWN = 20
 
 
-def page(view: picture.View, style: sheets.Style, output: settings.Output, *, wide: bool = False) -> str:
+def page(view: join.View, style: sheets.Style, output: settings.Output, *, wide: bool = False) -> str:
     """Sums first, then who has what, then what is wrong."""
     parts = [_headline(view, style)]
     if view.cards:
@@ -24,7 +24,7 @@ def page(view: picture.View, style: sheets.Style, output: settings.Output, *, wi
     return "\n".join(parts)
 
 
-def card(found: picture.Card, view: picture.View, style: sheets.Style, output: settings.Output) -> str:
+def card(found: picture.Card, view: join.View, style: sheets.Style, output: settings.Output) -> str:
     facts = [
         ("Card", found.name),
         ("UUID", found.uuid or tables.UNKNOWN),
@@ -45,7 +45,7 @@ def card(found: picture.Card, view: picture.View, style: sheets.Style, output: s
     return "\n".join([text, holders, *problems])
 
 
-def _headline(view: picture.View, style: sheets.Style) -> str:
+def _headline(view: join.View, style: sheets.Style) -> str:
     when = f"as of {style.now.astimezone():%H:%M:%S}"
     total = view.total
     if total is None:

@@ -9,18 +9,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from view import picture
+from view import join
 
 API_VERSION = "view.elasticgpu.io/v1alpha1"
 
 
-def listing(kind: str, items: Iterable[Any], of: picture.View) -> dict[str, Any]:
+def listing(kind: str, items: Iterable[Any], of: join.View) -> dict[str, Any]:
     """`kind` is the singular: Card gives a CardList."""
     found = [{"kind": kind} | plain(item) for item in items]
     return {"apiVersion": API_VERSION, "kind": f"{kind}List", "items": found} | _limits(of)
 
 
-def single(kind: str, item: Any, of: picture.View) -> dict[str, Any]:
+def single(kind: str, item: Any, of: join.View) -> dict[str, Any]:
     found: dict[str, Any] = plain(item)
     return {"apiVersion": API_VERSION, "kind": kind} | found | _limits(of)
 
@@ -40,7 +40,7 @@ def plain(value: Any) -> Any:
             return value
 
 
-def _limits(of: picture.View) -> dict[str, Any]:
+def _limits(of: join.View) -> dict[str, Any]:
     return {"unknown": dict(of.unknown), "unreadable": list(of.unreadable)}
 
 

@@ -1,7 +1,7 @@
 """The picture of the cluster: which card is held by whom, what is left of it, and what is wrong.
 
 Values alone. `join` makes them; command line, objects and metrics render them, so that they cannot disagree. The states
-of a card are disjoint and add up to the total. What is not known is None, with its reason in `unknown`, and never 0.
+of a card are disjoint and add up to the total. What is not known is None, and never 0.
 """
 
 import enum
@@ -182,21 +182,3 @@ class Problem:
     message: str
     since: str
     command: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """The whole picture. `unknown`: kind -> why it could not be read. Without slices there is no `total`."""
-
-    cards: tuple[Card, ...]
-    pods: tuple[Pod, ...]
-    claims: tuple[Claim, ...]
-    models: tuple[Model, ...]
-    nodes: tuple[Node, ...]
-    classes: tuple[Class, ...]
-    namespaces: tuple[Booked, ...]
-    workload_types: tuple[Booked, ...]
-    total: Tally | None
-    problems: tuple[Problem, ...]
-    unknown: Mapping[str, str]
-    unreadable: tuple[str, ...]

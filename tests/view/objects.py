@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from view import join, objects, picture, reader
+from view import join, objects, reader
 
 JSON = dict[str, Any]
 DRIVER = "gpu.elasticgpu.io"
@@ -157,5 +157,5 @@ def seen(*given: JSON) -> objects.Objects:
     )
 
 
-def view(*given: JSON) -> picture.View:
-    return join.build(seen(*given))
+def view(*given: JSON) -> join.View:
+    return join.View(seen(*given))

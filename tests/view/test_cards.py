@@ -22,7 +22,7 @@ from view import join, objects, picture, reader
 State = picture.State
 
 
-def only(found: picture.View) -> picture.Card:
+def only(found: join.View) -> picture.Card:
     (card,) = found.cards
     return card
 
@@ -100,7 +100,7 @@ def test_cards_of_an_incomplete_pool_are_blocked_with_what_is_missing() -> None:
 def test_claims_that_may_not_be_read_make_cards_unknown_and_not_free() -> None:
     full = seen(a_slice(a_card()))
     why = "you may not list resourceclaims"
-    found = join.build(dataclasses.replace(full, claims=objects.Part(unknown=why)))
+    found = join.View(dataclasses.replace(full, claims=objects.Part(unknown=why)))
     assert (only(found).state, only(found).reason, only(found).free) == (State.UNKNOWN, why, None)
     assert found.total
     assert found.total.memory_free is None
@@ -110,7 +110,7 @@ def test_claims_that_may_not_be_read_make_cards_unknown_and_not_free() -> None:
 def test_with_the_claims_of_one_namespace_its_own_cards_are_known_and_the_rest_is_not() -> None:
     full = seen(a_slice(a_card(1), a_card(2)))
     own = reader.part([a_claim("mine", a_result(1))], reader.claim, namespace="ml")
-    found = join.build(dataclasses.replace(full, claims=own))
+    found = join.View(dataclasses.replace(full, claims=own))
     assert [card.state for card in found.cards] == [State.HELD, State.UNKNOWN]
     assert found.cards[1].reason == "only claims of namespace ml could be read"
 

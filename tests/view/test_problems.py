@@ -22,7 +22,7 @@ HEALTHY = (a_node(), a_driver(), a_slice(a_card()))
 
 
 def problems(*given: JSON) -> dict[str, picture.Problem]:
-    return {one.kind: one for one in join.build(seen(*given)).problems}
+    return {one.kind: one for one in join.View(seen(*given)).problems}
 
 
 def test_a_healthy_cluster_has_none() -> None:
@@ -88,12 +88,12 @@ def test_holders_that_have_more_than_the_card_are_listed() -> None:
 def test_nothing_is_taken_for_gone_because_it_could_not_be_read() -> None:
     given = seen(a_claim("c", a_result(7), pods=("dead",)))
     hidden = objects.Part(unknown="forbidden")
-    found = join.build(dataclasses.replace(given, slices=hidden, pods=hidden, nodes=hidden, drivers=hidden))
+    found = join.View(dataclasses.replace(given, slices=hidden, pods=hidden, nodes=hidden, drivers=hidden))
     assert found.problems == ()
     pending = dataclasses.replace(given, slices=hidden, pods=dataclasses.replace(given.pods, partial=True))
-    assert join.build(pending).problems == ()
+    assert join.View(pending).problems == ()
 
 
 def test_without_the_inventory_there_are_no_numbers() -> None:  # kubestellar/console#12605
-    found = join.build(dataclasses.replace(seen(*HEALTHY), slices=objects.Part(unknown="forbidden")))
+    found = join.View(dataclasses.replace(seen(*HEALTHY), slices=objects.Part(unknown="forbidden")))
     assert (found.total, found.nodes, found.cards) == (None, (), ())
