@@ -83,7 +83,7 @@ class Node:
                 await self._book.follow(claim.uid)
                 raise
             self._book.keep(record)
-        return tuple(_answer(record.uid, holding) for holding in record.holdings)
+        return _answers(record)
 
     async def unprepare(self, ref: contract.ClaimRef) -> None:
         async with self._book.guarded(ref.uid):
@@ -102,6 +102,10 @@ class Node:
     async def prepared(self) -> tuple[contract.ClaimRef, ...]:
         await self._book.follow()
         return tuple(contract.ClaimRef(uid=held.uid, namespace=held.namespace, name=held.name) for held in self.held)
+
+    async def devices(self, ref: contract.ClaimRef) -> tuple[contract.PreparedDevice, ...]:
+        record = self._book.held.get(ref.uid)
+        return _answers(record) if record is not None and record.phase is records.Phase.PREPARED else ()
 
     async def pools(self) -> AsyncGenerator[tuple[resource.Pool, ...]]:
         last = None
@@ -134,14 +138,17 @@ class Node:
                 await self._watcher.looked.wait()
 
 
-def _answer(uid: resource.ClaimUID, holding: records.Holding) -> contract.PreparedDevice:
-    return contract.PreparedDevice(
-        requests=(holding.request.partition("/")[0],),
-        pool=holding.pool,
-        device=holding.device,
-        cdi_ids=(cdi.qualified(uid, holding),),
-        share_id=holding.share_id,
-        data={"uuid": holding.card, "model": holding.model, "enforcement": holding.enforcement},
+def _answers(record: records.Record) -> tuple[contract.PreparedDevice, ...]:
+    return tuple(
+        contract.PreparedDevice(
+            requests=(holding.request.partition("/")[0],),
+            pool=holding.pool,
+            device=holding.device,
+            cdi_ids=(cdi.qualified(record.uid, holding),),
+            share_id=holding.share_id,
+            data={"uuid": holding.card, "model": holding.model, "enforcement": holding.enforcement},
+        )
+        for holding in record.holdings
     )
 
 

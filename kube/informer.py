@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from api import errors
-from kube import apiserver, backoff, metrics, responses
+from kube import apiserver, backoff, metrics, responses, transport
 
 _log = structlog.get_logger(__name__)
 
@@ -30,6 +30,8 @@ _PAGE: Final = 500
 _HEALTHY_S: Final = 20.0
 _FIRST_PAUSE_S: Final = 0.1
 _MOST_PAUSE_S: Final = 15.0
+_UNREACHED_PAUSE_S: Final = 2.0
+"""Where nobody listens a try costs nothing, and whoever comes back is to be seen soon."""
 
 
 class Informer(Generic[T]):
@@ -71,6 +73,7 @@ class Informer(Generic[T]):
     async def run(self) -> NoReturn:
         """Keeps `objects` current until cancelled. Failures are logged and retried."""
         while True:
+            unreached_s = _MOST_PAUSE_S
             try:
                 if not self._listed:
                     await self._list()
@@ -79,12 +82,15 @@ class Informer(Generic[T]):
                 self._listed = False
                 _log.info("listing again", path=self._path, reason=str(error))
             except errors.ElasticGPUError as error:
+                if isinstance(error, transport.Unsent):
+                    unreached_s = random.uniform(0.5, 1.0) * _UNREACHED_PAUSE_S  # noqa: S311
                 _log.warning("watch failed", path=self._path, reason=str(error), failures=self._backoff.failures)
             except msgspec.MsgspecError as error:
                 self._listed = False
                 _log.warning("not an answer of an API server", path=self._path, reason=str(error))
             self._restarts.inc()
-            await asyncio.sleep(self._backoff.next_s())  # after a clean end too: some ends come at once
+            pause_s = self._backoff.next_s()  # after a clean end too: some ends come at once
+            await asyncio.sleep(min(pause_s, unreached_s))
 
     async def changed(self, since: int) -> int:
         """Waits until `version` is not `since`, and returns it."""

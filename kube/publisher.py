@@ -6,12 +6,16 @@
 The plan starts from what the API server holds now, and answers of own writes are part of that at once. So there is no
 cache that could keep a deleted slice alive: a deletion is one event and one creation away from being mended, always.
 
+Before a repair the node is looked up: one that was made anew has another uid, and what an owner of the past owns is
+collected as garbage at once, again and again.
+
 What must stay true: nothing is written when nothing differs; a server that leaves out fields is asked again only by
 dry runs, and a device that would be offered wrongly without them is never sent for real; a failure is retried.
 """
 
 import asyncio
 import contextlib
+import dataclasses
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
@@ -45,7 +49,8 @@ class Publisher:
         self._wanted: tuple[resource.Pool, ...] | None = None
         self._published: tuple[resource.Pool, ...] | None = None
         self._wake = asyncio.Event()
-        self._asked_for = asyncio.Event()
+        self._worth_it = asyncio.Event()
+        """There is a reason not to wait any longer: another wish, or another connection."""
         self._dropped: frozenset[str] = frozenset()
         self._proven: frozenset[str] = frozenset()
         self._asked: tuple[float, int] = (0.0, 0)
@@ -61,7 +66,7 @@ class Publisher:
         for reason in (reason for _, reasons in results for reason in reasons):
             _log.error("not published as wanted", reason=reason)
         self._wanted = wanted
-        self._asked_for.set()
+        self._worth_it.set()
         self._wake.set()
 
     async def run(self) -> NoReturn:
@@ -74,9 +79,12 @@ class Publisher:
         raise AssertionError("a publisher ends by being cancelled")
 
     async def _relay(self) -> NoReturn:
-        version = self._informer.version
+        version, connections = self._informer.version, self._informer.connections
         while True:
             version = await self._informer.changed(version)
+            if self._informer.connections != connections:
+                connections = self._informer.connections
+                self._worth_it.set()
             self._wake.set()
 
     async def _publish(self) -> NoReturn:
@@ -89,19 +97,19 @@ class Publisher:
             except errors.ElasticGPUError as error:
                 metrics.slice_failures.inc()
                 _log.warning("slices not published, will retry", reason=str(error), failures=pauses.failures)
-                await _within(pauses.next_s(), self._asked_for)
+                await _within(pauses.next_s(), self._worth_it)
             else:
                 await _within(_ASK_AGAIN_S if self._dropped else None, self._wake)
 
     async def _turn(self) -> None:
         wanted = self._wanted
-        self._asked_for.clear()
+        self._worth_it.clear()
         if wanted is None:
             return
         await self._prove(wanted)
         present = tuple(self._informer.objects[name] for name in sorted(self._informer.objects))
         writes = slices.plan(wanted, present, self._scope, self._dropped)
-        if writes and wanted is self._published and not await self._may_repair(writes):
+        if writes and wanted is self._published and (await self._owner_changed() or not await self._may_repair(writes)):
             self._wake.set()
             return
         for write in writes:
@@ -163,6 +171,19 @@ class Publisher:
         self._wake.set()
         await self._on_dropped(found)
 
+    async def _owner_changed(self) -> bool:
+        """Whether the node is another one of the same name; from now on that is the owner."""
+        name = self._scope.node_name
+        node = await self._api.get(f"/api/v1/nodes/{name}")
+        if node is None:
+            raise errors.NotReady(f"node {name} does not exist any more: no slices without it")
+        uid = node["metadata"]["uid"]
+        if uid == self._scope.node_uid:
+            return False
+        _log.warning("the node was made anew and owns its slices from now on", node=name, uid=uid)
+        self._scope = dataclasses.replace(self._scope, node_uid=uid)
+        return True
+
     async def _may_repair(self, writes: tuple[slices.Write, ...]) -> bool:
         """At once, until repairs come so fast that somebody must be fighting us: then False, after a pause."""
         now = time.monotonic()
@@ -178,7 +199,7 @@ class Publisher:
             slices=[write.name for write in writes],
             advice="look for a second driver with this name on this node",
         )
-        await _within(_REPAIR_EVERY_S, self._asked_for)
+        await _within(_REPAIR_EVERY_S, self._worth_it)
         return False
 
 

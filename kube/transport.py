@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import aiohttp
 import structlog
+import yaml
 import yarl
 from kubernetes.aio import config
 from kubernetes.aio.client import configuration, rest
@@ -156,10 +157,10 @@ async def _open(kubeconfig: Path | None) -> _Session:
             where = None if kubeconfig is None else str(kubeconfig)
             await config.load_kube_config(where, client_configuration=settings, persist_config=False)
         made = await asyncio.to_thread(rest.RESTClientObject, settings)
-    except (config.ConfigException, OSError, ValueError, TypeError) as error:
+    except (config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError) as error:
         raise errors.Invalid(
             f"no credentials for an API server in {kubeconfig or 'service account, $KUBECONFIG or ~/.kube/config'}: "
-            f"{error}; give a kubeconfig that works with kubectl"
+            f"{' '.join(str(error).split())}; give a kubeconfig that works with kubectl"
         ) from error
     base = settings.host.rstrip("/")
     options = {
@@ -200,5 +201,7 @@ def _translated(method: str, target: str) -> Iterator[None]:
         raise Unsent(f"{what}: cannot reach the API server: {error}; check its address and the network") from error
     except TimeoutError as error:
         raise errors.Unavailable(f"{what}: no word from the API server for too long; repeat it") from error
+    except config.ConfigException as error:  # a token file that is empty for a moment, a plugin that fails
+        raise Unsent(f"{what}: no credentials for the API server just now: {error}; they are read again") from error
     except (aiohttp.ClientError, OSError) as error:
         raise errors.Unavailable(f"{what}: the API server's answer was cut: {error!r}; repeat it") from error

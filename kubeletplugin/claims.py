@@ -41,19 +41,26 @@ class Claims:
                 f"claim {ref} was replaced: asked for uid {ref.uid}, the API server has {uid}; "
                 "the kubelet has to release the old claim first"
             )
-        statuses = (data.get("status") or {}).get("devices") or ()
-        return Found(claim=resource.claim(data), statuses=tuple(statuses))
+        return _found(data)
 
-    async def gone(self, ref: contract.ClaimRef) -> bool:
-        """Whether the API server says for certain that no claim of this UID exists.
+    async def held(self, ref: contract.ClaimRef) -> Found | None:
+        """A claim that we hold; None where the API server says for certain that no claim of this UID exists.
 
-        A missing claim counts only on a server that serves this version at all: else every claim would be gone at once.
-        Slices are asked for, since a node's account may list those and need not list claims.
+        Raises NotReady where it proves nothing. A missing claim counts only on a server that serves this version at all:
+        else every claim would be gone at once. Slices are asked for, since a node's account may list those and need not
+        list claims.
         """
         data = await self._api.get(_path(ref))
         if data is not None:
-            return bool(data["metadata"]["uid"] != ref.uid)
-        return await self._api.get(f"{_API}/resourceslices", limit=1) is not None
+            return _found(data) if data["metadata"]["uid"] == ref.uid else None
+        if await self._api.get(f"{_API}/resourceslices", limit=1) is None:
+            raise errors.NotReady(f"{_API} is not served there (now): whether claim {ref} exists is unknown")
+        return None
+
+
+def _found(data: dict[str, Any]) -> Found:
+    statuses = (data.get("status") or {}).get("devices") or ()
+    return Found(claim=resource.claim(data), statuses=tuple(statuses))
 
 
 def _path(ref: contract.ClaimRef) -> str:

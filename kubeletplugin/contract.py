@@ -102,6 +102,13 @@ class Driver(Protocol):
         """All claims you hold something for, half-prepared ones included: the sweep asks the API for each."""
         ...
 
+    async def devices(self, ref: ClaimRef) -> tuple[PreparedDevice, ...]:
+        """What `prepare` answered for this claim; nothing where it is not wholly prepared, or not kept.
+
+        `status.devices` is written from it where a process died before it was.
+        """
+        ...
+
     def pools(self) -> AsyncIterator[tuple[resource.Pool, ...]]:
         """All pools of this node: at once, then again whenever they change. An empty pool says "up, no devices"."""
         ...

@@ -16,6 +16,8 @@ import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from api import errors
+
 _FLOCK = "hhqqixxxx"
 _FIRST_WAIT_S = 0.001
 _LONGEST_WAIT_S = 0.05
@@ -59,8 +61,13 @@ class Locks:
 
     def _try(self, place: int) -> bool:
         if self._fd < 0:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except OSError as error:
+                raise errors.Unavailable(
+                    f"lock file {self._path}: {error.strerror}; the same call will do later"
+                ) from error
         try:
             self._set(fcntl.F_WRLCK, place)
         except BlockingIOError:

@@ -61,7 +61,7 @@ class Plugin:
         self._flights = flights.Flights(locks.Locks(options.data_dir / "claims.lock"))
         self._statuses = statuses.Statuses(api, options.driver_name, found)
         self._health = healthstream.HealthStream(driver, options.health_repeat_s)
-        self._sweep = sweep.Sweep(driver, found, self._flights, options.sweep_period_s, self._series)
+        self._sweep = sweep.Sweep(driver, found, self._flights, self._statuses, options.sweep_period_s, self._series)
         calls = service.Service(driver, found, self._flights, self._statuses, self._series)
         self._dra = sockets.Listener(sockets.dra_socket(options), (*calls.handlers(), *self._health.handlers()))
         self._registration = registration.Registration(

@@ -13,10 +13,11 @@ from typing import Any
 import structlog
 
 from api import errors, resource
-from kube import apiserver, status
+from kube import apiserver, backoff, status
 from kubeletplugin import claims, contract
 
-_PAUSE_S = 2
+_FIRST_PAUSE_S = 2
+_LONGEST_PAUSE_S = 15
 
 log = structlog.get_logger()
 Devices = tuple[contract.PreparedDevice, ...]
@@ -52,30 +53,34 @@ class Statuses:
             log.warning("device statuses left unwritten", claims=len(self._wanted))
 
     async def run(self) -> None:
+        pauses = backoff.Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         while True:
             await self._wake.wait()
             self._wake.clear()
-            for uid in tuple(self._wanted):
-                await self._turn(uid)
+            late = [error for uid in tuple(self._wanted) if (error := await self._turn(uid)) is not None]
+            if not late:
+                pauses.reset()
             if not self._wanted:
                 self._idle.set()
             elif not self._wake.is_set():  # what is left was refused for now
-                asyncio.get_running_loop().call_later(_PAUSE_S, self._wake.set)
+                log.info("device statuses will be written later", claims=len(self._wanted), error=str(late[0]))
+                asyncio.get_running_loop().call_later(pauses.next_s(), self._wake.set)
 
-    async def _turn(self, uid: resource.ClaimUID) -> None:
+    async def _turn(self, uid: resource.ClaimUID) -> Exception | None:
+        """One write; the error of one that has to wait."""
         wish = self._wanted.get(uid)
         if wish is None:
-            return
+            return None
         claim, devices = wish
         try:
             await self._write(claim, devices)
         except (errors.Unavailable, errors.NotReady, errors.Conflict) as error:
-            log.info("device status will be written later", claim=str(claim), uid=uid, error=str(error))
-            return
+            return error
         except Exception as error:  # noqa: BLE001  whatever is wrong with this one, the others are written
             log.warning("device status cannot be written", claim=str(claim), uid=uid, error=repr(error))
         if self._wanted.get(uid) is wish:
             del self._wanted[uid]
+        return None
 
     async def _write(self, claim: resource.Claim, devices: Devices) -> None:
         """One patch; where the claim has changed since it was read, a second one on what is there now."""

@@ -1,9 +1,9 @@
-"""Claims that we hold and the API server does not: unprepared by ourselves.
+"""The claims that we hold against those of the API server: what is gone there is unprepared by ourselves.
 
 A kubelet calls Unprepare only for claims that it remembers; a claim deleted while the plugin was down, or forgotten by
 the kubelet, would hold its device for ever (NV#1278). So each held claim is looked up by name and UID, at start and then
 in turns. Only a claim found gone twice, some seconds apart, is unprepared; an API server that does not answer proves
-nothing.
+nothing. One that is there gets its `status.devices`, which a process that was killed may not have written.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import asyncio
 import structlog
 
 from api import errors, resource
-from kubeletplugin import claims, contract, flights, metrics
+from kubeletplugin import claims, contract, flights, metrics, statuses
 
 _CONFIRM_S = 10
 _PATIENCE_S = 45
@@ -26,12 +26,14 @@ class Sweep:
         driver: contract.Driver,
         found: claims.Claims,
         in_flight: flights.Flights,
+        writer: statuses.Statuses,
         period_s: float,
         series: metrics.Metrics,
     ) -> None:
         self._driver = driver
         self._claims = found
         self._flights = in_flight
+        self._statuses = writer
         self._period_s = period_s
         self._confirm_s = min(_CONFIRM_S, period_s)
         self._series = series
@@ -39,8 +41,9 @@ class Sweep:
 
     async def run(self) -> None:
         while True:
-            await self._turn(asyncio.get_running_loop().time())
-            await asyncio.sleep(self._confirm_s if self._suspects else self._period_s)
+            now = asyncio.get_running_loop().time()
+            await self._turn(now)
+            await asyncio.sleep(self._confirm_s if now in self._suspects.values() else self._period_s)
 
     async def _turn(self, now: float) -> None:
         """Looks each held claim up once. `now` in seconds of any clock that does not jump."""
@@ -48,15 +51,19 @@ class Sweep:
         self._suspects = {ref.uid: self._suspects[ref.uid] for ref in held if ref.uid in self._suspects}
         for ref in held:
             try:
-                gone = await self._claims.gone(ref)
+                found = await self._claims.held(ref)
+            except errors.NotReady:  # not allocated, or nothing is proven
+                self._suspects.pop(ref.uid, None)
+                continue
             except errors.Unavailable as error:
                 log.warning("held claims could not be checked", error=str(error))
                 return
             except errors.ElasticGPUError as error:
                 log.warning("held claim could not be checked", claim=str(ref), uid=ref.uid, error=str(error))
                 continue
-            if not gone:
+            if found is not None:
                 self._suspects.pop(ref.uid, None)
+                self._statuses.want(found, await self._driver.devices(ref))
             elif now - self._suspects.setdefault(ref.uid, now) >= self._confirm_s:
                 await self._unprepare(ref)
 
@@ -66,8 +73,15 @@ class Sweep:
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 await self._flights.fly(ref.uid, flights.Kind.UNPREPARE, lambda: self._driver.unprepare(ref))
-        except Exception:
-            log.exception("claim that is gone could not be unprepared; tried again", claim=str(ref), uid=ref.uid)
+        except Exception as error:  # noqa: BLE001  whatever is wrong with this one, the others are looked at
+            known = isinstance(error, (errors.ElasticGPUError, TimeoutError))
+            log.warning(
+                "claim that is gone could not be unprepared; tried again",
+                claim=str(ref),
+                uid=ref.uid,
+                error=repr(error),
+                exc_info=not known,
+            )
         else:
             self._series.swept.inc()
             del self._suspects[ref.uid]

@@ -148,6 +148,14 @@ class DriverSuite:
         held = await (await subject.restart()).prepared()
         assert sorted(held, key=str) == sorted(map(ref, claims), key=str)
 
+    async def test_what_was_answered_is_told_again_or_not_at_all(self, subject: Subject) -> None:
+        claim = subject.claim("a", subject.devices[0])
+        assert await subject.driver.devices(ref(claim)) == ()
+        answer = await subject.driver.prepare(claim)
+        assert await (await subject.restart()).devices(ref(claim)) in (answer, ())
+        await subject.driver.unprepare(ref(claim))
+        assert await subject.driver.devices(ref(claim)) == ()
+
     async def test_pools_and_health_tell_all_devices_at_once(self, subject: Subject) -> None:
         pools = await first(subject.driver.pools())
         assert {device.name for pool in pools if pool.name == subject.pool for device in pool.devices} >= set(

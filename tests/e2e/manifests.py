@@ -6,7 +6,7 @@ from typing import Any
 Object = dict[str, Any]
 IMAGE = "registry.local/busybox:1"
 CLASS = "training.elasticgpu.io"
-STAY = "trap exit TERM; sleep infinity & wait"
+STAY = "trap 'exit 0' TERM; sleep infinity & wait"
 
 
 def a_request(name: str = "card", **more: Any) -> Object:

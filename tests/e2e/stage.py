@@ -1,9 +1,10 @@
 """What an end-to-end test does to a cluster: a namespace of its own, objects in it, and waiting for what has to happen."""
 
+import contextlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -74,9 +75,23 @@ class Stage:
         self.create(*objects)
         self.ready(*(found["metadata"]["name"] for found in objects if found["kind"] == "Pod"))
 
-    def ready(self, *pods: str, limit_s: int = 60) -> None:
+    def ready(self, *pods: str) -> None:
         for pod in pods:
-            self("wait", "--for=condition=Ready", f"pod/{pod}", f"--timeout={limit_s}s")
+            self("wait", "--for=condition=Ready", f"pod/{pod}", "--timeout=60s")
+
+    def ready_after_failures(self, *pods: str) -> None:
+        """Like `ready`, where Prepare fails first. The kubelet tries again after a minute and a half, and at once when the
+        pod changes: so it is changed."""
+
+        def pushed() -> bool:
+            try:
+                self("annotate", "--overwrite", "pod", *pods, f"elasticgpu.io/test={time.monotonic_ns()}")
+                self("wait", "--for=condition=Ready", "pod", *pods, "--timeout=3s")
+            except KubectlError:
+                return False
+            return True
+
+        until(f"{pods} ready", pushed, 180)
 
     def inside(self, pod: str, command: str, container: str = "main") -> str:
         return self("exec", pod, "-c", container, "--", "sh", "-c", command)
@@ -138,16 +153,14 @@ class Stage:
         )
         return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
-    def driver_processes(self, node: str = "node1") -> Iterable[int]:
-        """Of this cluster alone: others may run beside it."""
-        uids = [pod["metadata"]["uid"] for pod in self.driver_pods(node)]
+    def processes(self, pod_uid: str, command: bytes) -> list[int]:
+        """Processes of a pod by a word of their command, as this machine numbers them: other clusters may run beside it."""
+        found = []
         for directory in Path("/proc").glob("[0-9]*"):
-            try:
-                command, group = (directory / "cmdline").read_bytes(), (directory / "cgroup").read_text()
-            except OSError:
-                continue
-            if b"egpu-node" in command and any(uid in group or uid.replace("-", "_") in group for uid in uids):
-                yield int(directory.name)
+            with contextlib.suppress(OSError):
+                if pod_uid in (directory / "cgroup").read_text() and command in (directory / "cmdline").read_bytes():
+                    found.append(int(directory.name))
+        return found
 
     def cdi_files(self, node: str = "node1") -> set[str]:
         return {path.name for path in self.cluster.host_path(node, CDI).iterdir() if not path.name.startswith(".")}

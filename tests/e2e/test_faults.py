@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from hack.cluster import cards
-from tests.e2e.manifests import a_claim, a_container, a_pod, a_template
+from tests.e2e import manifests
+from tests.e2e.manifests import a_claim, a_pod, a_template
 from tests.e2e.stage import CDI, Object, Stage, until
 
 pytestmark = pytest.mark.e2e
@@ -44,10 +45,9 @@ def test_the_driver_is_killed_while_a_pod_stops(stage: Stage) -> None:
 
 
 def test_the_driver_is_killed_while_pods_start(stage: Stage) -> None:
-    """The kubelet tries a pod again a minute and a half after a call that failed."""
     stage.create(a_template(), *(a_pod(f"pod-{number}", template="template") for number in range(4)))
     _kill(stage)
-    stage.ready(*(f"pod-{number}" for number in range(4)), limit_s=180)
+    stage.ready_after_failures(*(f"pod-{number}" for number in range(4)))
     assert len({card for number in range(4) for card in stage.cards(f"pod-{number}").values()}) == 4
 
 
@@ -72,7 +72,7 @@ def test_a_pod_deleted_by_force_and_made_again_under_its_name(stage: Stage) -> N
     stage("delete", "pod", "pod", "--force", "--grace-period=0")
     stage("delete", "resourceclaim", "claim")
     stage.create(a_claim(), a_pod(claim="claim"))
-    stage("wait", "--for=condition=Ready", "pod/pod", "--timeout=180s")
+    stage.ready_after_failures("pod")
     assert stage.get("resourceclaim", "claim")["metadata"]["uid"] != old
     assert len(stage.cards("pod")) == 1
     until("old CDI file gone", lambda: not any(old in name for name in stage.cdi_files()))
@@ -80,13 +80,13 @@ def test_a_pod_deleted_by_force_and_made_again_under_its_name(stage: Stage) -> N
 
 def test_pods_stop_while_the_api_server_is_down(stage: Stage) -> None:
     """Unprepare needs no API server: the CDI file goes while there is none."""
-    stage.start(
-        a_template(), a_pod(template="template", containers=[a_container(command="trap exit TERM; sleep 12 & wait")])
-    )
-    uid = stage.claim_of("pod")["metadata"]["uid"]
+    stage.start(a_template(), a_pod(template="template"))
+    uid, pod_uid = stage.claim_of("pod")["metadata"]["uid"], stage.get("pod", "pod")["metadata"]["uid"]
     stage.cluster.stop_apiserver()
     try:
-        until("CDI file gone", lambda: not any(uid in name for name in stage.cdi_files()), 60)
+        for process in stage.processes(pod_uid, manifests.STAY.encode()):
+            os.kill(process, signal.SIGTERM)
+        until("CDI file gone", lambda: not any(uid in name for name in stage.cdi_files()))
     finally:
         stage.cluster.start_apiserver()
     stage("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/pod", "--timeout=120s")
@@ -191,8 +191,12 @@ def test_an_xid_taints_the_card_until_it_was_reset(stage: Stage, cards_file: Car
 
 
 def _kill(stage: Stage) -> None:
-    """kill -9 of every process of node1's driver, as the kernel would for want of memory."""
-    processes = list(stage.driver_processes("node1"))
+    """kill -9 of node1's driver, as the kernel would for want of memory."""
+    processes = [
+        process
+        for pod in stage.driver_pods("node1")
+        for process in stage.processes(pod["metadata"]["uid"], b"egpu-node")
+    ]
     assert processes
     for process in processes:
         os.kill(process, signal.SIGKILL)

@@ -13,6 +13,7 @@ import contextlib
 import copy
 import json
 import re
+import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,6 +77,8 @@ class FakeAPIServer:
     watches_end_at_once: bool = False
     token: str = ""
     """Where set, only this bearer token is let in."""
+    certificate: Path | None = None
+    """Where set, it speaks TLS with this certificate, whose key is beside it. Read at each `start`."""
     _faults: list[Fault] = field(default_factory=list)
     _pulse: asyncio.Event = field(default_factory=asyncio.Event)
     _streams: set[asyncio.Task[Any]] = field(default_factory=set)
@@ -98,7 +101,7 @@ class FakeAPIServer:
         self._released = asyncio.Event()
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True)
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True, ssl_context=self._tls())
         await site.start()
         self._port = self._runner.addresses[0][1]
 
@@ -110,20 +113,32 @@ class FakeAPIServer:
             await self._runner.cleanup()
             self._runner = None
 
+    def _tls(self) -> ssl.SSLContext | None:
+        if self.certificate is None:
+            return None
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(self.certificate, self.certificate.with_suffix(".key"))
+        return context
+
+    @property
+    def port(self) -> int:
+        return self._port
+
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"{'https' if self.certificate else 'http'}://127.0.0.1:{self._port}"
 
     def kubeconfig(self, folder: Path, *, token: str = "t") -> Path:
         path = folder / "kubeconfig"
         named = {"name": "fake"}
+        trust = {"certificate-authority": str(self.certificate)} if self.certificate else {}
         path.write_text(
             yaml.safe_dump(
                 {
                     "apiVersion": "v1",
                     "kind": "Config",
                     "current-context": "fake",
-                    "clusters": [named | {"cluster": {"server": self.url}}],
+                    "clusters": [named | {"cluster": {"server": self.url} | trust}],
                     "users": [named | {"user": {"token": token}}],
                     "contexts": [named | {"context": {"cluster": "fake", "user": "fake"}}],
                 }
@@ -230,7 +245,8 @@ class FakeAPIServer:
         return web.json_response(answer, status=201 if raw.method == "POST" else 200)
 
     async def _suffer(self, raw: web.Request, request: Request) -> bool:
-        if self.token and raw.headers.get("Authorization") != f"Bearer {self.token}":
+        scheme, _, token = raw.headers.get("Authorization", "").partition(" ")
+        if self.token and (scheme.lower(), token) != ("bearer", self.token):
             raise Refused(401, "Unauthorized", "Unauthorized")
         fault = next((fault for fault in self._faults if fault.hits(request)), None)
         if fault is None:

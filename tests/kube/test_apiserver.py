@@ -212,6 +212,13 @@ async def test_no_credentials_is_said_with_the_place(tmp_path: Path) -> None:
             pass
 
 
+async def test_a_kubeconfig_that_is_no_yaml_is_said_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "broken").write_text("clusters: [\n\tx")
+    with pytest.raises(errors.Invalid, match=r"no credentials .*broken.* kubectl"):
+        async with APIServer.connect(tmp_path / "broken"):
+            pass
+
+
 async def test_a_watch_gives_lines_until_the_server_ends_it(api: APIServer, server: FakeAPIServer) -> None:
     server.put(f"{LEASES}/a", {"spec": {"text": "x" * 300_000}})
     server.put(f"{LEASES}/b", {})

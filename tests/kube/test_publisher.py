@@ -21,11 +21,13 @@ SICK = Device(name="sick", taints=(Taint(key="example.io/sick", effect="NoSchedu
 POOL = Pool(name="egpu/n1", devices=(WELL,))
 NAME = slices.slice_name(SCOPE, POOL.name, 0)
 PATH = f"{slices.PATH}/{NAME}"
+NODE = "/api/v1/nodes/n1"
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[FakeAPIServer]:
     async with FakeAPIServer() as running:
+        running.put(NODE, {"metadata": {"uid": SCOPE.node_uid}})
         yield running
 
 
@@ -251,3 +253,34 @@ async def test_a_missing_right_is_named_and_its_granting_is_noticed(server: Fake
         await server.until(lambda: server.count("GET") >= 2)
         refusal.times = 0
         await server.until(lambda: devices(server) == ["well"], within_s=3)
+
+
+def owners(server: FakeAPIServer) -> list[str]:
+    return [item["metadata"]["ownerReferences"][0]["uid"] for item in server.list("resourceslices")]
+
+
+async def test_a_node_that_is_made_anew_owns_the_slices_that_come_back(server: FakeAPIServer, tmp_path: Path) -> None:
+    """What a dead owner owns is collected as garbage: made again with that owner it would be deleted for ever."""
+    async with publishing(server, tmp_path, POOL):
+        await server.until(lambda: owners(server) == ["u1"])
+        server.remove(NODE)
+        server.remove(PATH)
+        await quiet(server)
+        assert owners(server) == [], "no slices without a node"
+        server.put(NODE, {"metadata": {"uid": "u2"}})
+        await server.until(lambda: owners(server) == ["u2"], within_s=3)
+        await quiet(server)
+        assert owners(server) == ["u2"]
+
+
+async def test_after_an_outage_slices_are_put_right_as_soon_as_the_server_is_back(
+    server: FakeAPIServer, tmp_path: Path
+) -> None:
+    async with publishing(server, tmp_path, POOL):
+        await server.until(lambda: devices(server) == ["well"])
+        await server.until(lambda: server.watching)
+        await server.stop()
+        await asyncio.sleep(5.5)  # long enough for pauses of several seconds
+        server.remove(PATH)
+        await server.start()
+        await server.until(lambda: devices(server) == ["well"], within_s=2.5)

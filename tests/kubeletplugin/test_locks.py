@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from api import errors
 from kubeletplugin import locks
 
 ROOT = Path(__file__).parents[2]
@@ -95,3 +96,10 @@ async def test_another_process_is_waited_for_and_its_death_frees_the_key(path: P
         with contextlib.suppress(ProcessLookupError):
             holder.kill()
         await holder.communicate()
+
+
+async def test_a_lock_file_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(errors.Unavailable, match=r"lock file .*claims\.lock: File exists"):
+        async with locks.Locks(tmp_path / "file" / "claims.lock").hold("a"):
+            pass

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from tests.kubeletplugin.worlds import CLAIMS, ScriptedDriver, ref, world
+from tests.kubeletplugin.worlds import CLAIMS, DRIVER, ScriptedDriver, ref, world
 
 PERIOD_S = 0.1
 
@@ -56,6 +56,26 @@ async def test_a_server_that_does_not_serve_the_api_proves_nothing(tmp_path: Pat
         async with w.serving(driver, sweep_period_s=PERIOD_S):
             await w.server.until(lambda: w.server.count("GET", CLAIMS) > 5)
         assert driver.calls == []
+
+
+async def test_a_status_that_a_killed_process_did_not_write_is_written_by_the_next(tmp_path: Path) -> None:
+    driver = ScriptedDriver()
+    async with world(tmp_path) as w:
+        w.server.fault(method="PATCH", path=CLAIMS, status=503, reason="ServiceUnavailable", times=-1)
+        async with w.serving(driver):
+            await (await w.kubelet.plugin(DRIVER)).prepared(w.put_claim())
+        assert not w.devices_told()
+        w.server.heal()
+        async with w.serving(driver):
+            await w.server.until(w.devices_told)
+            (told,) = w.devices_told()
+            assert told["data"] == {"watts": 7}
+        assert w.server.count("PATCH", CLAIMS) > 0
+        before = w.server.count("PATCH", CLAIMS)
+        async with w.serving(driver, sweep_period_s=PERIOD_S):
+            looks = w.server.count("GET", CLAIMS)
+            await w.server.until(lambda: w.server.count("GET", CLAIMS) > looks + 2)
+        assert w.server.count("PATCH", CLAIMS) == before, "what is stored is not written again"
 
 
 async def test_a_claim_that_cannot_be_freed_does_not_hold_up_the_others(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ class ScriptedDriver:
     released: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     healths: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
     dropped_fields: frozenset[str] = frozenset()
+    answers: dict[str, tuple[contract.PreparedDevice, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.gate.set()
@@ -63,7 +64,7 @@ class ScriptedDriver:
         if claim.uid in self.failures:
             raise self.failures[claim.uid]
         self.held[claim.uid] = contract.ClaimRef(uid=claim.uid, namespace=claim.namespace, name=claim.name)
-        return tuple(
+        self.answers[claim.uid] = tuple(
             contract.PreparedDevice(
                 requests=(result.base_request,),
                 pool=result.pool,
@@ -74,6 +75,7 @@ class ScriptedDriver:
             )
             for result in claim.of_driver(DRIVER)
         )
+        return self.answers[claim.uid]
 
     async def unprepare(self, ref: contract.ClaimRef) -> None:
         self.calls.append(f"unprepare {ref.uid}")
@@ -84,6 +86,9 @@ class ScriptedDriver:
 
     async def prepared(self) -> tuple[contract.ClaimRef, ...]:
         return tuple(self.held.values())
+
+    async def devices(self, ref: contract.ClaimRef) -> tuple[contract.PreparedDevice, ...]:
+        return self.answers.get(ref.uid, ()) if ref.uid in self.held else ()
 
     async def pools(self) -> AsyncIterator[tuple[resource.Pool, ...]]:
         yield (resource.Pool(name=POOL, devices=(resource.Device(name="lamp-1"),)),)
