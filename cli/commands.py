@@ -17,6 +17,7 @@ from cli import gatherer, kubectl, queries, settings, sheets, status, tables
 from view import document, join, objects, picture
 
 FOUND, MISSING, UNTOLD = 0, 1, 2
+_MANY = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,11 +194,19 @@ def _print_sheet(sheet: sheets.Sheet, asked: Asked) -> None:
 
 def _print_document(content: dict[str, Any], form: str) -> None:
     if form == "json":
-        sys.stdout.write(json.dumps(content, indent=4) + "\n")
+        sys.stdout.write(_json(content) + "\n")
         return
     import yaml  # noqa: PLC0415  for this form alone
 
     sys.stdout.write(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+
+
+def _json(content: dict[str, Any]) -> str:
+    if len(content.get("items", ())) < _MANY:
+        return json.dumps(content, indent=4)
+    import msgspec  # noqa: PLC0415  costs more than it saves on short lists
+
+    return msgspec.json.format(msgspec.json.encode(content), indent=4).decode()
 
 
 def _warn(asked: Asked, view: join.View) -> None:

@@ -6,7 +6,7 @@ shown as escapes, so that no name can paint over a terminal.
 """
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 NONE = "<none>"
@@ -45,23 +45,22 @@ def table(
     width: int | None = None,
 ) -> str:
     """`rows` have a cell for every column, also for those that are not shown."""
-    cells = [[_cell(cell) for cell in row] for row in rows]
     shown = [index for index, column in enumerate(columns) if wide or not column.wide]
-    sizes = [
-        max([len(columns[index].title) if headers else 0, *(len(row[index].text) for row in cells)])
-        for index in range(len(columns))
-    ]
-    while width and not wide and _total(sizes, shown) > width:
+    texts = {index: [_text(row[index]) for row in rows] for index in shown}
+    sizes = {
+        index: max(len(columns[index].title) if headers else 0, *map(len, found), 0) for index, found in texts.items()
+    }
+    while width and not wide and sum(sizes[index] + 2 for index in shown) - 2 > width:
         spare = [index for index in shown if columns[index].optional]
         if not spare:
             break
         shown.remove(spare[-1])
-    head = [[Cell(text=column.title, colour="bold") for column in columns]] if headers else []
-    lines = (
-        "  ".join(_padded(row[index], sizes[index], right=columns[index].right, colour=colour) for index in shown)
-        for row in [*head, *cells]
+    lines = [tuple(_head(columns[index], sizes[index], colour=colour) for index in shown)] if headers else []
+    lines += zip(
+        *(_column(columns[index], rows, index, texts[index], sizes[index], colour=colour) for index in shown),
+        strict=True,
     )
-    return "".join(f"{line.rstrip()}\n" for line in lines)
+    return "".join(f"{'  '.join(line).rstrip()}\n" for line in lines)
 
 
 def painted(text: str, colour: str, *, on: bool) -> str:
@@ -119,15 +118,28 @@ def listed(items: Iterable[str], most: int | None = None) -> str:
     return f"{','.join(found[:most])} and {len(found) - most} more"
 
 
-def _cell(given: str | Cell) -> Cell:
-    return Cell(text=clean(given.text), colour=given.colour) if isinstance(given, Cell) else Cell(text=clean(given))
+def _text(cell: str | Cell) -> str:
+    return clean(cell if isinstance(cell, str) else cell.text)
 
 
-def _padded(cell: Cell, size: int, *, right: bool, colour: bool) -> str:
-    gap = " " * (size - len(cell.text))
-    text = painted(cell.text, cell.colour, on=colour)
-    return gap + text if right else text + gap
+def _head(column: Column, size: int, *, colour: bool) -> str:
+    gap = " " * (size - len(column.title))
+    title = painted(column.title, "bold", on=colour)
+    return gap + title if column.right else title + gap
 
 
-def _total(sizes: Sequence[int], shown: Sequence[int]) -> int:
-    return sum(sizes[index] for index in shown) + 2 * (len(shown) - 1)
+def _column(
+    column: Column, rows: Sequence[Row], index: int, texts: Sequence[str], size: int, *, colour: bool
+) -> Iterator[str]:
+    padded = (text.rjust(size) if column.right else text.ljust(size) for text in texts)
+    if not colour:
+        return padded
+    return (_painted(text, row[index]) for text, row in zip(padded, rows, strict=True))
+
+
+def _painted(text: str, cell: str | Cell) -> str:
+    """Without the spaces, so that lines can be cut where their text ends."""
+    if isinstance(cell, str) or not cell.colour:
+        return text
+    bare = text.strip()
+    return text.replace(bare, painted(bare, cell.colour, on=True)) if bare else text
