@@ -14,7 +14,7 @@ from api import names
 from view import reader
 
 _RESOURCES = "/apis/resource.k8s.io/v1"
-_DRIVER_LABELS = "app.kubernetes.io/name=elastic-gpu,app.kubernetes.io/component=node"
+_DRIVER_LABELS = ",".join(f"{key}={value}" for key, value in names.DRIVER_PODS.items())
 _LIVE = "status.phase!=Succeeded,status.phase!=Failed"
 
 

@@ -24,7 +24,7 @@ class View:
 
     @functools.cached_property
     def cards(self) -> tuple[picture.Card, ...]:
-        return cards.build(self._pools, self._seen.claims, self._seen.pods)
+        return cards.build(self.pools, self._seen.claims, self._seen.pods)
 
     @functools.cached_property
     def pods(self) -> tuple[picture.Pod, ...]:
@@ -61,7 +61,7 @@ class View:
 
     @functools.cached_property
     def problems(self) -> tuple[picture.Problem, ...]:
-        return problems.find(self._pools, self._known, self.pods)
+        return problems.find(self.pools, self._known, self.pods)
 
     @functools.cached_property
     def unknown(self) -> Mapping[str, str]:
@@ -79,7 +79,7 @@ class View:
         return tuple(text for part in self._parts.values() for text in part.unreadable)
 
     @functools.cached_property
-    def _pools(self) -> _Pools:
+    def pools(self) -> _Pools:
         return cards.pools(self._seen.slices.items)
 
     @functools.cached_property

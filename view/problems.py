@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from api import names
 from view import cards, objects, picture, users
 
-_DRIVER_PODS = "kubectl get pods -A -l app.kubernetes.io/name=elastic-gpu,app.kubernetes.io/component=node -o wide"
+_DRIVER_LABELS = ",".join(f"{key}={value}" for key, value in names.DRIVER_PODS.items())
+_DRIVER_PODS = f"kubectl get pods -A -l {_DRIVER_LABELS} -o wide"
 
 
 class Kind(enum.StrEnum):

@@ -159,7 +159,9 @@ def node(data: JSON) -> objects.Node:
 
 def driver_pod(data: JSON) -> objects.DriverPod | None:
     meta, where = data["metadata"], data["spec"].get("nodeName")
-    if not where or "deletionTimestamp" in meta:
+    labels = meta.get("labels") or {}
+    ours = all(labels.get(key) == value for key, value in names.DRIVER_PODS.items())
+    if not ours or not where or "deletionTimestamp" in meta:
         return None
     found = next((one for one in _conditions(data.get("status") or {}) if one.type == "Ready"), None)
     return objects.DriverPod(

@@ -20,6 +20,10 @@ CONTROLLER_RIGHTS = {
     "elasticgpuclasses/status": {"patch"},
     "deviceclasses": {"list", "watch", "create", "patch", "delete"},
     "resourceslices": {"list", "watch"},
+    "resourceclaims": {"list", "watch"},
+    "pods": {"list", "watch"},
+    "nodes": {"list", "watch"},
+    "elasticgpus": {"list", "watch", "create", "patch", "delete"},
 }
 
 

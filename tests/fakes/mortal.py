@@ -22,11 +22,7 @@ class MortalDisk(disk.Disk):
         self._dead = False
 
     async def run(self, path: Path, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        changes = (
-            function.__name__ in {"_replace", "_remove"}
-            and path.suffix == ".json"
-            and path.name != "health.json"
-        )
+        changes = function.__name__ in {"_replace", "_remove"} and path.suffix == ".json" and path.name != "health.json"
         self.changes += changes
         if self._dead or (changes and self.changes == self._dies_at and self._before):
             self._dead = True

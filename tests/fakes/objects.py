@@ -13,6 +13,9 @@ LIST_KEYS = {  # lists that are maps to server-side apply
     "ownerReferences": ("uid",),
 }
 
+WITHOUT_SUBRESOURCE = {"apis/elasticgpu.io/v1alpha1/elasticgpus"}
+"""Kinds whose status is written with the rest."""
+
 
 class Refused(Exception):
     """An answer other than success."""
@@ -89,7 +92,7 @@ class Store:
                 raise Refused(409, "Conflict", f"{place.name}: {key} is {old['metadata'][key]}, not {meta[key]}")
         if subresource == "status":
             body = old | {"status": body.get("status") or {}}
-        elif "status" in old:
+        elif "status" in old and place.collection not in WITHOUT_SUBRESOURCE:
             body = body | {"status": old["status"]}
         for key in ("uid", "creationTimestamp", "deletionTimestamp"):
             if key in old["metadata"]:

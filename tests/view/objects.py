@@ -151,9 +151,7 @@ def seen(*given: JSON) -> objects.Objects:
         classes=reader.part(of("ElasticGPUClass"), reader.gpu_class),
         device_classes=reader.part(of("DeviceClass"), reader.device_class),
         nodes=reader.part(of("Node"), reader.node),
-        drivers=reader.part(
-            [pod for pod in of("Pod") if pod["metadata"]["name"].startswith("driver-")], reader.driver_pod
-        ),
+        drivers=reader.part(of("Pod"), reader.driver_pod),
     )
 
 
