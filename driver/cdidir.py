@@ -26,8 +26,12 @@ class CDIDir:
         self._right: dict[resource.ClaimUID, _Print] = {}
 
     async def write(self, uid: resource.ClaimUID, text: str) -> None:
+        """The file holds `text` when this returns; one that does already is left alone."""
+        path, wanted = self._path(uid), text.encode()
+        if uid in self._right and await self._disk.run(path, _holds, path, wanted):
+            return
         self._right.pop(uid, None)
-        self._right[uid] = _print(await self._disk.replace(self._path(uid), text.encode()))
+        self._right[uid] = _print(await self._disk.replace(path, wanted))
 
     async def remove(self, uid: resource.ClaimUID) -> None:
         """A claim without a file is fine."""
@@ -51,6 +55,13 @@ class CDIDir:
 
 def _path(directory: Path, uid: resource.ClaimUID) -> Path:
     return directory / f"{_PREFIX}{uid}{_SUFFIX}"
+
+
+def _holds(path: Path, wanted: bytes) -> bool:
+    try:
+        return path.read_bytes() == wanted
+    except FileNotFoundError:
+        return False
 
 
 def _print(found: os.stat_result) -> _Print:

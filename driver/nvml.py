@@ -64,6 +64,8 @@ class _Watch:
     names: dict[int, inv.CardUUID] = field(default_factory=dict)
     registering: set[inv.CardUUID] = field(default_factory=set)
     broken: bool = False
+    orphaned: bool = False
+    """It belonged to a library that was shut down, and went with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ class NVML:
         self._started_with: str | None = None
         self._last: dict[inv.CardUUID, inv.Card] = {}
         self._watch: _Watch | None = None
+        self._unheard: dict[str, str] = {}
+        """Why there are no events, of the driver or a card: what lasts is said once."""
         self._renewed = threading.Event()
 
     async def inventory(self) -> inv.Inventory:
@@ -115,31 +119,29 @@ class NVML:
         except (pynvml.NVMLError, TimeoutError) as error:
             raise CardError(f"card {uuid}: {error}", kind=_kind(error)) from error
 
-    async def memory_used(self, uuid: inv.CardUUID) -> int:
-        """Bytes in use on the card."""
-        try:
-            return await self._lanes.run(
-                uuid, lambda: int(pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByUUID(uuid)).used)
-            )
-        except TimeoutError as error:
-            raise CardError(f"card {uuid}: {error}", kind=inv.FaultKind.HUNG) from error
-        except pynvml.NVMLError as error:
-            raise translated(error, f"card {uuid}") from error
-
     async def events(self) -> AsyncGenerator[inv.Event, None]:
         """What the driver reports, for ever. One listener at a time."""
-        queue: asyncio.Queue[inv.Event] = asyncio.Queue()
+        queue: asyncio.Queue[inv.Event | Exception] = asyncio.Queue()
         loop = asyncio.get_running_loop()
         stop = threading.Event()
 
-        def tell(event: inv.Event) -> None:
+        def tell(news: inv.Event | Exception) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody listens
-                loop.call_soon_threadsafe(queue.put_nowait, event)
+                loop.call_soon_threadsafe(queue.put_nowait, news)
 
-        threading.Thread(target=self._listen, args=(stop, tell), name="nvml events", daemon=True).start()
+        def listen() -> None:
+            try:
+                self._listen(stop, tell)
+            except Exception as error:  # noqa: BLE001 a listener that died must not look like cards that are well
+                tell(error)
+
+        threading.Thread(target=listen, name="nvml events", daemon=True).start()
         try:
             while True:
-                yield await queue.get()
+                news = await queue.get()
+                if isinstance(news, Exception):
+                    raise news
+                yield news
         finally:
             stop.set()
             self._renewed.set()
@@ -176,7 +178,7 @@ class NVML:
             return
         self._started_with = None
         if self._watch is not None:
-            self._watch.broken = True
+            self._watch.broken = self._watch.orphaned = True
             self._watch = None
         with contextlib.suppress(pynvml.NVMLError, TimeoutError):
             await self._lanes.run("driver", pynvml.nvmlShutdown)
@@ -228,8 +230,9 @@ class NVML:
             try:
                 watch = _Watch(await self._lanes.run("driver", pynvml.nvmlEventSetCreate))
             except (pynvml.NVMLError, TimeoutError) as error:
-                _log.warning("no events from the driver", error=str(error))
+                self._complain("driver", error)
                 return
+            self._unheard.pop("driver", None)
         for address in [address for address, uuid in watch.names.items() if uuid not in uuids]:
             del watch.names[address]  # its registration may be gone with it
         fresh = [uuid for uuid in uuids if uuid not in watch.names.values()]
@@ -250,8 +253,14 @@ class NVML:
         watch.registering.add(uuid)
         try:
             watch.names[await self._lanes.run(uuid, register)] = uuid
+            self._unheard.pop(uuid, None)
         except (pynvml.NVMLError, TimeoutError) as error:
-            _log.warning("no events of this card", card=uuid, error=str(error))
+            self._complain(uuid, error)
+
+    def _complain(self, source: str, error: Exception) -> None:
+        if self._unheard.get(source) != str(error):
+            _log.warning("no events", source=source, error=str(error))
+        self._unheard[source] = str(error)
 
     def _listen(self, stop: threading.Event, tell: Callable[[inv.Event], None]) -> None:
         """The listener's thread. After an error it pauses, longer each time, and goes on only with a renewed set."""
@@ -305,7 +314,7 @@ def _address(handle: Any) -> int:
 
 def _free(watch: _Watch) -> None:
     """Not under a registration that has not come back: it would write into what is gone."""
-    if not watch.registering:
+    if not (watch.registering or watch.orphaned):
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlEventSetFree(watch.events)
 

@@ -55,9 +55,11 @@ def plan(claim: resource.Claim, world: World, known: Records) -> Plan:
     if record is not None and record.phase is records.Phase.PREPARED:
         return Plan(record=renewed(record, world))
     fresh = _fresh(claim, results, world, known)
-    if record is not None and record.boot_id == world.boot_id and record.steps == fresh.steps:
-        fresh = replace(fresh, done=record.done)
-    return Plan(record=fresh)
+    if record is None or record.boot_id != world.boot_id:
+        return Plan(record=fresh)
+    if record.steps != fresh.steps:  # what was made for the old ones would never be undone
+        return Plan(record=fresh, stale=record)
+    return Plan(record=replace(fresh, done=record.done))
 
 
 def renewed(record: records.Record, world: World) -> records.Record:
@@ -86,7 +88,10 @@ def _fresh(claim: resource.Claim, results: tuple[resource.Result, ...], world: W
         if not result.admin_access:
             _refuse_held(claim, result, known)
             if trouble := world.troubles.get(result.device):
-                raise errors.NotReady(f"device {result.device} of claim {claim} cannot be used now: {trouble}")
+                raise errors.NotReady(
+                    f"device {result.device} of claim {claim} cannot be used now: {trouble}. It is tried again; "
+                    "to get another card, delete the pod, so that its claim is allocated anew"
+                )
         holdings.append(world.backend.holding(result, card))
     return records.Record(
         uid=claim.uid,
@@ -102,7 +107,10 @@ def _fresh(claim: resource.Claim, results: tuple[resource.Result, ...], world: W
 
 def _card(result: resource.Result, world: World) -> inventory.Card:
     if result.pool != world.pool:
-        raise errors.Invalid(f"device {result.device} is of pool {result.pool}; this node's pool is {world.pool}")
+        raise errors.Invalid(
+            f"device {result.device} is of pool {result.pool}; this node's pool is {world.pool}. "
+            "Delete the pod, so that its claim is allocated anew"
+        )
     if world.unread:
         raise errors.NotReady(f"device {result.device}: the cards of this node are not known yet: {world.unread}")
     card = world.cards.get(result.device)

@@ -1,12 +1,13 @@
 """The state machine of one claim: forward to Prepared, backwards to nothing, each step on disk before the next.
 
-    prepare     1 record: intent    2 apply, each step recorded    3 CDI file           4 record: done
+    prepare     1 record: intent    2 apply, each step recorded    3 record: prepared   4 CDI file
     unprepare   1 CDI file away     2 record: undoing              3 undo, backwards    4 record away
 
-A process may die between any two of these; the same call again goes on from the record. Steps 2 and 3 of unprepare are
-left out where the claim has no steps. The CDI file goes first, so that no container can be started with a card that is
-about to be free (dra-driver-cpu#178). What must stay true: a card is held by a record from before the first change until
-after the last one is undone.
+A process may die between any two of these; the same call again goes on from the record. Steps 1 and 2 of prepare and 2
+and 3 of unprepare are left out where a claim has no steps: one record and one file are all that a whole card costs. The
+CDI file comes last and goes first, so that no container can be started with a card that is about to be free
+(dra-driver-cpu#178). What must stay true: a card is held by a record from before the first change until after the last
+one is undone.
 """
 
 import time
@@ -35,8 +36,8 @@ class Preparer:
         NotReady and Unavailable leave it half-prepared, to be called again. After any other error nothing is left of it,
         or a Stuck record.
         """
-        if record.phase is records.Phase.PREPARED:
-            return await self._prepared(record, before)
+        if record.phase is records.Phase.PREPARED or not record.steps:
+            return await self._prepared(record.moved(records.Phase.PREPARED), before)
         if record != before:
             with _timed("intent"):
                 await self._disk.write(record)
@@ -63,11 +64,11 @@ class Preparer:
             await self._disk.remove(record.uid)
 
     async def _prepared(self, record: records.Record, before: records.Record | None) -> records.Record:
-        with _timed("write CDI file"):
-            await self._specs.write(record.uid, record.cdi)
         if record != before:
             with _timed("done"):
                 await self._disk.write(record)
+        with _timed("write CDI file"):
+            await self._specs.write(record.uid, record.cdi)
         return record
 
     async def _undone(self, record: records.Record) -> records.Record:

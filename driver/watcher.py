@@ -57,6 +57,7 @@ class Watcher:
         self._fresh: frozenset[inventory.CardUUID] = frozenset()
         self._health = health.Health()
         self._written = ""
+        self._unkept = ""
         self._changed = asyncio.Event()
         self._wake = asyncio.Event()
 
@@ -202,4 +203,8 @@ class Watcher:
                     await self._disk.write_text(_FILE, text)
                 self._written = text
             except errors.Unavailable as error:
-                _log.warning("health of the cards could not be kept", reason=str(error))
+                if str(error) != self._unkept:
+                    _log.warning("health of the cards could not be kept", reason=str(error))
+                self._unkept = str(error)
+            else:
+                self._unkept = ""

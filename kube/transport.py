@@ -1,6 +1,6 @@
 """One open way to an API server: credentials, TLS and proxy of the `kubernetes` package over kept-alive connections.
 
-The only importer of `kubernetes`, and of aiohttp as a client. The package finds the server and the credentials
+The only importer of aiohttp as a client. The package finds the server and the credentials
 (kubeconfig with exec plugins and proxies, or the mounted service account) and makes the TLS context; its models,
 response wrappers and retries stay unused: they cost several times the call itself.
 
@@ -22,10 +22,9 @@ import aiohttp
 import structlog
 import yaml
 import yarl
-from kubernetes.aio import config
-from kubernetes.aio.client import configuration, rest
 
 from api import errors
+from kube import credentials
 
 _log = structlog.get_logger(__name__)
 
@@ -151,13 +150,13 @@ async def opened(kubeconfig: Path | None, user_agent: str) -> AsyncIterator[Tran
 
 
 async def _open(kubeconfig: Path | None) -> _Session:
-    settings = configuration.Configuration()
+    settings = credentials.Configuration()
     try:
         if kubeconfig is not None or not await asyncio.to_thread(_in_cluster, settings):
             where = None if kubeconfig is None else str(kubeconfig)
-            await config.load_kube_config(where, client_configuration=settings, persist_config=False)
-        made = await asyncio.to_thread(rest.RESTClientObject, settings)
-    except (config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError) as error:
+            await credentials.load_kube_config(where, client_configuration=settings, persist_config=False)
+        made = await asyncio.to_thread(credentials.RESTClientObject, settings)
+    except (credentials.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError) as error:
         raise errors.Invalid(
             f"no credentials for an API server in {kubeconfig or 'service account, $KUBECONFIG or ~/.kube/config'}: "
             f"{' '.join(str(error).split())}; give a kubeconfig that works with kubectl"
@@ -179,8 +178,8 @@ async def _open(kubeconfig: Path | None) -> _Session:
 
 def _in_cluster(settings: Any) -> bool:
     try:
-        config.load_incluster_config(client_configuration=settings)
-    except config.ConfigException:
+        credentials.load_incluster_config(client_configuration=settings)
+    except credentials.ConfigException:
         return False
     return True
 
@@ -201,7 +200,7 @@ def _translated(method: str, target: str) -> Iterator[None]:
         raise Unsent(f"{what}: cannot reach the API server: {error}; check its address and the network") from error
     except TimeoutError as error:
         raise errors.Unavailable(f"{what}: no word from the API server for too long; repeat it") from error
-    except config.ConfigException as error:  # a token file that is empty for a moment, a plugin that fails
+    except credentials.ConfigException as error:  # a token file that is empty for a moment, a plugin that fails
         raise Unsent(f"{what}: no credentials for the API server just now: {error}; they are read again") from error
     except (aiohttp.ClientError, OSError) as error:
         raise errors.Unavailable(f"{what}: the API server's answer was cut: {error!r}; repeat it") from error

@@ -2,11 +2,13 @@
 
     prepared -> last wish per claim -> compared with what is stored -> one apply patch -> stored
 
-Nobody waits for it: it delays no Prepare and fails none. One write at a time; a claim prepared again meanwhile is
-written once, with the newest; one that cannot be written now is tried again, one that never can is logged and left.
+Nobody waits for it: it fails no Prepare and delays none, so it lets a burst of calls pass first. One write at a time; a
+claim prepared again meanwhile is written once, with the newest; one that cannot be written now is tried again, one that
+never can is logged and left.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +18,8 @@ from api import errors, resource
 from kube import apiserver, backoff, status
 from kubeletplugin import claims, contract
 
+_CALM_S = 0.25
+_LATEST_S = 2.0
 _FIRST_PAUSE_S = 2
 _LONGEST_PAUSE_S = 15
 
@@ -56,7 +60,7 @@ class Statuses:
         pauses = backoff.Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         while True:
             await self._wake.wait()
-            self._wake.clear()
+            await self._calm()
             late = [error for uid in tuple(self._wanted) if (error := await self._turn(uid)) is not None]
             if not late:
                 pauses.reset()
@@ -65,6 +69,17 @@ class Statuses:
             elif not self._wake.is_set():  # what is left was refused for now
                 log.info("device statuses will be written later", claims=len(self._wanted), error=str(late[0]))
                 asyncio.get_running_loop().call_later(pauses.next_s(), self._wake.set)
+
+    async def _calm(self) -> None:
+        """Waits until no claim has come for a moment: a write beside a Prepare would cost that one some milliseconds."""
+        loop = asyncio.get_running_loop()
+        latest = loop.time() + _LATEST_S
+        with contextlib.suppress(TimeoutError):
+            while self._wake.is_set() and loop.time() < latest:
+                self._wake.clear()
+                async with asyncio.timeout(_CALM_S):
+                    await self._wake.wait()
+        self._wake.clear()
 
     async def _turn(self, uid: resource.ClaimUID) -> Exception | None:
         """One write; the error of one that has to wait."""

@@ -38,6 +38,8 @@ class Sweep:
         self._confirm_s = min(_CONFIRM_S, period_s)
         self._series = series
         self._suspects: dict[resource.ClaimUID, float] = {}
+        self._told: set[resource.ClaimUID] = set()
+        """Whose status has been looked at: what this process prepares later is told without us."""
 
     async def run(self) -> None:
         while True:
@@ -49,6 +51,7 @@ class Sweep:
         """Looks each held claim up once. `now` in seconds of any clock that does not jump."""
         held = await self._driver.prepared()
         self._suspects = {ref.uid: self._suspects[ref.uid] for ref in held if ref.uid in self._suspects}
+        self._told &= {ref.uid for ref in held}
         for ref in held:
             try:
                 found = await self._claims.held(ref)
@@ -63,7 +66,9 @@ class Sweep:
                 continue
             if found is not None:
                 self._suspects.pop(ref.uid, None)
-                self._statuses.want(found, await self._driver.devices(ref))
+                if ref.uid not in self._told:
+                    self._statuses.want(found, await self._driver.devices(ref))
+                    self._told.add(ref.uid)
             elif now - self._suspects.setdefault(ref.uid, now) >= self._confirm_s:
                 await self._unprepare(ref)
 

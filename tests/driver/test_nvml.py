@@ -153,7 +153,6 @@ async def test_a_hanging_card_holds_up_nobody_else(cards: FakeCards, gateway: nv
     stuck = asyncio.create_task(gateway.probe(uuid(cards, 0)))
     started = time.monotonic()
     await asyncio.gather(*(gateway.probe(uuid(cards, index)) for index in (1, 2, 3)))
-    assert await gateway.memory_used(uuid(cards, 1)) == 0
     assert time.monotonic() - started < LIMIT_S
     with pytest.raises(nvml.CardError, match="no answer within") as caught:
         await stuck
@@ -174,7 +173,7 @@ async def test_a_card_that_still_hangs_is_refused_at_once_and_read_again_when_it
     started = time.monotonic()
     assert [fault.kind for fault in (await gateway.inventory()).faults] == [KIND.HUNG]
     with pytest.raises(errors.Unavailable, match="has not come back"):
-        await gateway.memory_used(uuid(cards, 0))
+        await gateway.probe(uuid(cards, 0))
     assert time.monotonic() - started < LIMIT_S
     cards.return_(0)
     for thread in threading.enumerate():
@@ -204,15 +203,6 @@ async def test_a_probe_asks_several_things(cards: FakeCards, gateway: nvml.NVML)
     with pytest.raises(nvml.CardError) as caught:
         await gateway.probe(uuid(cards, 0))
     assert caught.value.kind is KIND.LOST
-
-
-async def test_memory_in_use_is_told(cards: FakeCards, gateway: nvml.NVML) -> None:
-    await gateway.inventory()
-    cards.change(2, used="5MiB")
-    assert await gateway.memory_used(uuid(cards, 2)) == 5 << 20
-    cards.fail(2, "nvmlDeviceGetMemoryInfo", "NOT_SUPPORTED")
-    with pytest.raises(errors.Invalid, match="Not Supported"):
-        await gateway.memory_used(uuid(cards, 2))
 
 
 async def test_a_driver_that_comes_after_us_is_taken_up(cards: FakeCards, gateway: nvml.NVML) -> None:

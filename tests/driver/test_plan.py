@@ -133,6 +133,30 @@ def test_an_unfinished_claim_goes_on_and_an_undone_one_begins_anew() -> None:
         assert plan.plan(_claim(0), WORLD, {held.uid: undone}).stale == undone
 
 
+class Laddered(whole.Whole):
+    """Whole cards that take two steps each."""
+
+    def steps(self, holdings: tuple[records.Holding, ...]) -> tuple[records.Step, ...]:
+        return tuple(records.Step(kind=kind, device=holding.device) for holding in holdings for kind in ("one", "two"))
+
+
+def test_steps_that_were_made_count_until_a_boot_or_another_plan() -> None:
+    world = replace(WORLD, backend=Laddered())
+    half = replace(_prepared(_claim(0), world), phase=records.Phase.PREPARING, done=1)
+    assert plan.plan(_claim(0), world, {half.uid: half}).record.done == 1
+    for other, stale in ((replace(half, boot_id="earlier"), False), (replace(half, steps=half.steps[::-1]), True)):
+        chosen = plan.plan(_claim(0), world, {half.uid: other})
+        assert (chosen.record.done, chosen.record.steps) == (0, half.steps)
+        assert chosen.stale == (other if stale else None), "what was made is undone"
+
+
+def test_after_a_boot_a_prepared_claim_makes_its_steps_again() -> None:
+    world = replace(WORLD, backend=Laddered())
+    held = _prepared(_claim(0), world, boot_id="earlier", done=2)
+    record = plan.plan(_claim(0), world, {held.uid: held}).record
+    assert (record.phase, record.done, record.boot_id) == (records.Phase.PREPARING, 0, "boot")
+
+
 def test_another_allocation_of_the_same_claim_undoes_the_old_one_first() -> None:
     held = _prepared(_claim(0), WORLD)
     chosen = plan.plan(_claim(1), WORLD, {held.uid: held})

@@ -5,10 +5,14 @@ import contextlib
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 
 from api import errors, resource
 from driver import node as nodes
+from kubeletplugin import contract
 from tests.fakes.machine import LIBRARIES, Machine, until
+
+VERDICTS = ("healthy", "unhealthy", "unknown")
 
 
 @pytest.fixture
@@ -73,6 +77,28 @@ async def test_a_lost_card_costs_only_itself(machine: Machine) -> None:
         await node.prepare(machine.claim("c", 0))
 
 
+async def test_the_kubelet_and_the_metrics_hear_of_cards_that_are_not_well(machine: Machine) -> None:
+    def said(devices: tuple[contract.DeviceHealth, ...]) -> list[tuple[contract.Health, str]]:
+        return [(device.health, device.message.partition(" since")[0]) for device in devices]
+
+    health = contract.Health
+    async with machine.node() as node, contextlib.aclosing(node.health()) as told:
+        assert said(await anext(told)) == [(health.HEALTHY, "")] * 3
+        machine.cards.lose(0)
+        machine.cards.hang(1)
+        wanted = [(health.UNHEALTHY, "lost"), (health.UNKNOWN, "does not answer"), (health.HEALTHY, "")]
+        async for devices in told:
+            if said(devices) == wanted:
+                break
+        counts = {name: REGISTRY.get_sample_value("elasticgpu_cards", {"health": name}) for name in VERDICTS}
+        assert counts == dict.fromkeys(VERDICTS, 1)
+        for index in (0, 1):
+            machine.cards.return_(index)
+        async for devices in told:
+            if said(devices) == [(health.HEALTHY, "")] * 3:
+                break
+
+
 async def test_at_start_a_lost_card_costs_only_itself(machine: Machine) -> None:
     machine.cards.lose(1)
     async with machine.node() as node:
@@ -103,8 +129,20 @@ async def test_a_card_that_is_put_in_later_is_offered_when_it_can_be_prepared(ma
         await node.prepare(machine.claim("a", 3))
 
 
+async def test_what_was_known_of_the_cards_health_and_cannot_be_read_is_kept_for_people_and_begun_anew(
+    machine: Machine,
+) -> None:
+    machine.data_dir.mkdir(parents=True)
+    (machine.data_dir / "health.json").write_text("{")
+    async with machine.node() as node:
+        await pool_when(node, lambda pool: len(pool.devices) == 3)
+        assert (machine.data_dir / "health.json.corrupt-1").read_text() == "{"
+        await until((machine.data_dir / "health.json").exists)
+
+
 async def test_what_lasts_is_said_once(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     machine.remove_node("nvidia2")
+    machine.cards.fail(2, "nvmlDeviceRegisterEvents", "NOT_SUPPORTED")
     async with machine.node() as node:
         await pool_when(node, lambda pool: len(pool.devices) == 3)
         machine.cards.xid(0, 79)
@@ -114,6 +152,7 @@ async def test_what_lasts_is_said_once(machine: Machine, capsys: pytest.CaptureF
     said = capsys.readouterr().out
     assert said.count("the host has no /dev/nvidia2") == 1
     assert said.count("card probed") <= 2
+    assert said.count("no events") == 1
 
 
 async def test_a_fatal_xid_stays_over_a_restart_until_it_is_cured(machine: Machine) -> None:

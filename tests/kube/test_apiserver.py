@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -15,18 +14,6 @@ from tests.fakes.apiserver import FakeAPIServer
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
 NAMED = {"metadata": {"name": "a"}, "spec": {"n": 1}}
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeAPIServer]:
-    async with FakeAPIServer() as running:
-        yield running
-
-
-@pytest.fixture
-async def api(server: FakeAPIServer, tmp_path: Path) -> AsyncIterator[APIServer]:
-    async with APIServer.connect(server.kubeconfig(tmp_path), "test/1") as connected:
-        yield connected
 
 
 async def test_what_is_not_there_is_none_and_not_an_error(api: APIServer) -> None:

@@ -17,18 +17,6 @@ ROOT = Path(__file__).resolve().parents[2]
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/egpu"
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[FakeAPIServer]:
-    async with FakeAPIServer() as running:
-        yield running
-
-
-@pytest.fixture
-async def api(server: FakeAPIServer, tmp_path: Path) -> AsyncIterator[APIServer]:
-    async with APIServer.connect(server.kubeconfig(tmp_path)) as connected:
-        yield connected
-
-
 class Stage:
     """Work that says when it runs, and how many run at once."""
 

@@ -23,12 +23,6 @@ def spec_n(data: dict[str, Any]) -> int:
     return int(data["spec"]["n"])
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[FakeAPIServer]:
-    async with FakeAPIServer() as running:
-        yield running
-
-
 @contextlib.asynccontextmanager
 async def informing(server: FakeAPIServer, folder: Path, **selectors: str) -> AsyncIterator[Informer[int]]:
     async with APIServer.connect(server.kubeconfig(folder)) as api:

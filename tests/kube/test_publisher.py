@@ -24,11 +24,9 @@ PATH = f"{slices.PATH}/{NAME}"
 NODE = "/api/v1/nodes/n1"
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[FakeAPIServer]:
-    async with FakeAPIServer() as running:
-        running.put(NODE, {"metadata": {"uid": SCOPE.node_uid}})
-        yield running
+@pytest.fixture(autouse=True)
+def node(server: FakeAPIServer) -> None:
+    server.put(NODE, {"metadata": {"uid": SCOPE.node_uid}})
 
 
 @dataclass

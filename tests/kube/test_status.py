@@ -1,8 +1,6 @@
 """The apply patch of a driver's own entries, against a server that merges them by their keys."""
 
 import dataclasses
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,19 +21,11 @@ RESULTS = [
 ]
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[FakeAPIServer]:
-    async with FakeAPIServer() as running:
-        others = [{"driver": "other.io", "pool": "p", "device": "d0", "data": {"x": 1}}]
-        state = {"allocation": {"devices": {"results": RESULTS}}, "devices": others}
-        running.put(f"{CLAIMS}/c", {"spec": {}, "status": state})
-        yield running
-
-
-@pytest.fixture
-async def api(server: FakeAPIServer, tmp_path: Path) -> AsyncIterator[APIServer]:
-    async with APIServer.connect(server.kubeconfig(tmp_path)) as connected:
-        yield connected
+@pytest.fixture(autouse=True)
+def claims(server: FakeAPIServer) -> None:
+    others = [{"driver": "other.io", "pool": "p", "device": "d0", "data": {"x": 1}}]
+    state = {"allocation": {"devices": {"results": RESULTS}}, "devices": others}
+    server.put(f"{CLAIMS}/c", {"spec": {}, "status": state})
 
 
 async def claim(api: APIServer) -> resource.Claim:

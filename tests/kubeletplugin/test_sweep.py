@@ -78,6 +78,21 @@ async def test_a_status_that_a_killed_process_did_not_write_is_written_by_the_ne
         assert w.server.count("PATCH", CLAIMS) == before, "what is stored is not written again"
 
 
+async def test_a_status_that_a_server_does_not_store_is_tried_once_and_not_at_each_look(tmp_path: Path) -> None:
+    driver = ScriptedDriver()
+    async with world(tmp_path) as w:
+        async with w.serving(driver):
+            await (await w.kubelet.plugin(DRIVER)).prepared(w.put_claim())
+        w.put_claim()  # without status.devices, as from a server that drops them
+        before = w.server.count("PATCH", CLAIMS)
+        async with w.serving(driver, sweep_period_s=PERIOD_S):
+            looks = w.server.count("GET", CLAIMS)
+            await w.server.until(lambda: w.server.count("PATCH", CLAIMS) > before)
+            w.put_claim()
+            await w.server.until(lambda: w.server.count("GET", CLAIMS) > looks + 4)
+        assert w.server.count("PATCH", CLAIMS) == before + 1
+
+
 async def test_a_claim_that_cannot_be_freed_does_not_hold_up_the_others(tmp_path: Path) -> None:
     driver = ScriptedDriver(held={"uid-1": ref(1), "uid-2": ref(2)}, failures={"uid-1": RuntimeError("stuck")})
     async with world(tmp_path) as w, w.serving(driver, sweep_period_s=PERIOD_S):
