@@ -93,8 +93,9 @@ class Claim:
     """(name, uid) of pods."""
     other_users: int = 0
     deleting: bool = False
-    owner: str = ""
-    """The pod that it was made for."""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,25 +46,33 @@ def find(
 def _of_claims(known: users.Known) -> Iterator[picture.Problem]:
     alive = {pod.uid for pod in known.seen.pods.items}
     for claim in known.seen.claims.items:
-        about, since = f"claim {claim.namespace}/{claim.name}", claim.since or claim.created
+        about, since = f"claim {claim}", claim.since or claim.created
         delete = f"kubectl delete resourceclaim {claim.name} -n {claim.namespace}"
         ours = ", ".join(result.device for result in claim.results)
         if claim.results and not claim.reserved_for and not claim.other_users:
             yield _problem(Kind.UNUSED, about, f"has {ours}, and nobody uses it", since, delete)
         if known.seen.slices.whole:
-            gone = [result for result in claim.results if (result.pool, result.device) not in known.cards]
-            for result in gone:
-                message = f"has card {result.device} of pool {result.pool}, which is no longer published"
-                pod = (
-                    f"kubectl delete pod {claim.reserved_for[0][0]} -n {claim.namespace}"
-                    if claim.reserved_for
-                    else delete
-                )
-                yield _problem(Kind.CARD_GONE, about, message, since, pod)
+            for result in claim.results:
+                if (result.pool, result.device) not in known.cards:
+                    yield _card_gone(claim, result, known, delete)
         if known.seen.pods.whole:
             for name, uid in claim.reserved_for:
                 if uid not in alive:
                     yield _problem(Kind.USER_GONE, about, f"is kept for pod {name}, which is gone", since, delete)
+
+
+def _card_gone(claim: objects.Claim, result: objects.Result, known: users.Known, delete: str) -> picture.Problem:
+    """A card that is gone takes its pods with it; one whose driver is away for a while does not."""
+    message = f"has card {result.device} of pool {result.pool}, which is no longer published"
+    node = result.pool.removeprefix(names.POOL_PREFIX)
+    drivers = known.seen.drivers
+    if drivers.whole and not any(pod.ready for pod in drivers.items if pod.node == node):
+        message, command = f"{message}: no driver answers on node {node}", _driver_pods(node)
+    elif claim.reserved_for:
+        command = f"kubectl delete pod {claim.reserved_for[0][0]} -n {claim.namespace}"
+    else:
+        command = delete
+    return _problem(Kind.CARD_GONE, f"claim {claim}", message, claim.since or claim.created, command)
 
 
 def _of_cards(known: users.Known) -> Iterator[picture.Problem]:

@@ -65,7 +65,6 @@ def claim(data: JSON) -> objects.Claim:
     pods = tuple(
         (item["name"], item["uid"]) for item in users if item.get("resource") == "pods" and not item.get("apiGroup")
     )
-    owners = [owner["name"] for owner in meta.get("ownerReferences") or () if owner.get("kind") == "Pod"]
     return objects.Claim(
         namespace=meta["namespace"],
         name=meta["name"],
@@ -78,7 +77,6 @@ def claim(data: JSON) -> objects.Claim:
         reserved_for=pods,
         other_users=len(users) - len(pods),
         deleting="deletionTimestamp" in meta,
-        owner=owners[0] if owners else "",
     )
 
 

@@ -42,6 +42,13 @@ def test_a_claim_on_a_card_that_is_gone_is_listed() -> None:
     assert found.command == "kubectl delete pod pod -n ml"
 
 
+def test_a_card_whose_nodes_driver_is_away_costs_no_pod() -> None:
+    """The kubelet takes the slices of a driver that is gone for half a minute; its pods go on."""
+    found = problems(a_node(), a_claim("c", a_result(), pods=("pod",)), a_pod(claim="c"))["CardGone"]
+    assert found.message.endswith("which is no longer published: no driver answers on node node1")
+    assert found.command.startswith("kubectl get pods -A -l app.kubernetes.io/name=elastic-gpu")
+
+
 def test_a_claim_kept_for_a_pod_that_is_gone_is_listed() -> None:
     assert problems(*HEALTHY, a_claim("c", a_result(), pods=("dead",)))["UserGone"].about == "claim ml/c"
 
