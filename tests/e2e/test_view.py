@@ -123,25 +123,35 @@ def test_a_user_of_one_namespace_sees_own_claims_and_nobody_elses(stage: Stage, 
     user = a_viewer(stage, tmp_path)
     with pytest.raises(KubectlError, match="you may not list resourceslices"):
         user("egpu", "cards")
-    stage.kubectl("create", "clusterrole", f"{stage.namespace}-slices", "--verb=list", "--resource=resourceslices")
-    binding = (f"--clusterrole={stage.namespace}-slices", f"--serviceaccount={stage.namespace}:viewer")
-    stage.kubectl("create", "clusterrolebinding", f"{stage.namespace}-slices", *binding)
+    with pytest.raises(KubectlError, match="Forbidden"):
+        user("get", "elasticgpus")
+    binding = ("--clusterrole=elastic-gpu-inventory", f"--serviceaccount={stage.namespace}:viewer")
+    stage.kubectl("create", "clusterrolebinding", stage.namespace, *binding)
     try:
         mine = json.loads(user("egpu", "cards", "-n", stage.namespace, "-o", "json"))
         states = sorted(card["state"] for card in mine["items"])
         assert states == ["Held", "Unknown", "Unknown", "Unknown"]
         assert mine["unknown"]["claims"] == f"only those of namespace {stage.namespace} could be read"
     finally:
-        for kind in ("clusterrolebinding", "clusterrole"):
-            stage.kubectl("delete", kind, f"{stage.namespace}-slices")
+        stage.kubectl("delete", "clusterrolebinding", stage.namespace)
+
+
+def test_who_views_the_whole_cluster_views_its_cards(stage: Stage, egpu: Egpu, tmp_path: Path) -> None:
+    user = a_viewer(stage, tmp_path)
+    binding = ("--clusterrole=view", f"--serviceaccount={stage.namespace}:viewer")
+    stage.kubectl("create", "clusterrolebinding", stage.namespace, *binding)
+    try:
+        until("the role is aggregated", lambda: len(user.objects("elasticgpus")) == 4, 30)
+        status = json.loads(user("egpu", "status", "-o", "json"))
+        assert (status["total"]["unknown"], list(status["unknown"])) == (0, ["nodes"])
+    finally:
+        stage.kubectl("delete", "clusterrolebinding", stage.namespace)
 
 
 def a_viewer(stage: Stage, folder: Path) -> Kubectl:
     """kubectl as an account that may view this namespace and nothing else."""
     stage("create", "serviceaccount", "viewer")
     stage("create", "rolebinding", "viewer", "--clusterrole=view", f"--serviceaccount={stage.namespace}:viewer")
-    stage("create", "role", "claims", "--verb=list", "--resource=resourceclaims.resource.k8s.io")
-    stage("create", "rolebinding", "claims", "--role=claims", f"--serviceaccount={stage.namespace}:viewer")
     token = stage("create", "token", "viewer")
     config = yaml.safe_load(stage.kubectl.kubeconfig.read_text())
     for one in config["users"]:
