@@ -5,7 +5,7 @@
     <data dir>/<name>                          a text of the node, such as the health of its cards
 
 A record's name is durable before a step that outlives a power cut, and its removal always; else the sync of the next
-file carries it, and a record that a power cut threw back to Preparing is only prepared again. What must stay true: the
+file on that file system carries it, the kubelet's own checkpoint at the latest. What must stay true: the
 disk is the truth and memory a copy of it, a bad file costs one claim and its bytes are never lost, and the cost of one
 claim does not grow with the number of claims.
 """

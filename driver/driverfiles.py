@@ -66,12 +66,13 @@ def _edits(host: Host, cards: tuple[inventory.Card, ...]) -> cdi.HostEdits:
 
 
 def _libraries(root: Path, version: str) -> Iterator[Path]:
+    """Each once, though directories are linked to each other; a link that leads nowhere is passed over."""
     seen = set()
     for directory in _LIBRARY_DIRS:
         for pattern in (f"*.so.{version}", f"vdpau/*.so.{version}"):
             for path in sorted((root / directory).glob(pattern)):
-                if path.resolve() not in seen and version:
-                    seen.add(path.resolve())
+                if version and path.exists() and (file := path.resolve()) not in seen:
+                    seen.add(file)
                     yield path
 
 
@@ -79,7 +80,7 @@ def _links(library: Path) -> Iterator[tuple[Path, str]]:
     """The names beside a library that lead to it, such as libcuda.so.1, each with what it points to."""
     stem = library.name.partition(".so.")[0]
     for path in sorted(library.parent.glob(f"{stem}.so*")):
-        if path.is_symlink() and path.resolve() == library.resolve():
+        if path.is_symlink() and path.exists() and path.resolve() == library.resolve():
             yield path, str(path.readlink())
 
 

@@ -164,6 +164,20 @@ async def test_own_edits_hold_nodes_libraries_links_and_render_nodes(host: Host)
     assert cache["args"] == ["nvidia-cdi-hook", "update-ldcache", "--folder", f"/{LIBRARIES}"]
 
 
+async def test_links_that_lead_nowhere_or_to_the_same_place_are_no_trouble(host: Host) -> None:
+    folder = host.root / LIBRARIES
+    for name, target in {
+        f"libloop.so.{DRIVER}": f"libloop.so.{DRIVER}",
+        f"libgone.so.{DRIVER}": "nowhere",
+        "libcuda.so.9": "libcuda.so.9",
+    }.items():
+        (folder / name).symlink_to(target)
+    (host.root / "usr/lib64").symlink_to(folder)
+    edits = await host.hostroot().refresh(host.seen)
+    inside = sorted(mount["containerPath"] for mount in edits.common.mounts)
+    assert inside == [f"/{LIBRARIES}/{stem}.so.{end}" for stem in ("libcuda", "libnvidia-ml") for end in ("1", DRIVER)]
+
+
 async def test_the_real_toolkit_works_on_the_fake_library(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     program = shutil.which("nvidia-ctk")
     if program is None or os.geteuid():
