@@ -1,7 +1,9 @@
 """The command line against an API server, by the real kubectl."""
 
+import asyncio
 import json
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -218,3 +220,15 @@ async def test_a_wrong_flag_is_exit_code_2_with_the_usage(user: User) -> None:
     done = await user.egpu("cards", "-o", "xml")
     assert done.code == 2
     assert done.err.startswith("usage: kubectl egpu cards ")
+
+
+async def test_an_interrupt_ends_it_and_its_kubectls_without_a_trace(server: FakeAPIServer, user: User) -> None:
+    server.fault(path="resourceslices", black_hole=True, times=-1)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "cli", "cards"), cwd=ROOT, env=user.environment, stderr=asyncio.subprocess.PIPE
+    )
+    await server.until(lambda: server.count("GET", "resourceslices"), within_s=20)
+    process.send_signal(signal.SIGINT)
+    _, err = await process.communicate()
+    assert (process.returncode, err) == (130, b"")
+    server.heal()
