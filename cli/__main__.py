@@ -53,15 +53,17 @@ def _run(arguments: Sequence[str]) -> int:
 
         return completion.explain()
     import datetime  # noqa: PLC0415
+    import functools  # noqa: PLC0415
 
     from api import errors  # noqa: PLC0415
     from cli import commands, kubectl, settings  # noqa: PLC0415
 
+    clock = functools.partial(datetime.datetime.now, datetime.UTC)  # noqa: TID251  the one clock, handed on from here
     asked = commands.Asked(
         command=given.command,
         way=kubectl.Kubectl(_kubectl_flags(given)),
         output=settings.output(given.color),
-        now=datetime.datetime.now(datetime.UTC),  # noqa: TID251  the one clock, handed on from here
+        now=clock(),
         form=given.output,
         namespace=given.namespace,
         everywhere=given.all_namespaces,
@@ -71,6 +73,10 @@ def _run(arguments: Sequence[str]) -> int:
         name=getattr(given, "name", ""),
     )
     try:
+        if given.watch:
+            from cli import watching  # noqa: PLC0415
+
+            return watching.follow(asked, clock)
         return commands.run(asked)
     except errors.ElasticGPUError as error:
         sys.stderr.write(f"{error}\n")
@@ -85,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("-o", "--output", default="table", choices=forms, metavar="FORM", help=", ".join(forms))
     common.add_argument("--no-headers", action="store_true", help="no line with the columns' titles")
     common.add_argument("--color", default="auto", choices=["auto", "always", "never"], help="NO_COLOR is heeded too")
+    common.add_argument("-w", "--watch", action="store_true", help="look again every two seconds, on a terminal")
     common.add_argument("-q", "--quiet", action="store_true", help="no warnings on stderr")
     kubectls = common.add_argument_group("kubectl's own flags, passed on to it")
     for flag in _KUBECTL_FLAGS:

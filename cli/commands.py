@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 from cli import gatherer, kubectl, queries, settings, sheets, status, tables
 from view import document, join, objects, picture
@@ -35,6 +35,8 @@ class Asked:
     headers: bool = True
     quiet: bool = False
     name: str = ""
+    out: TextIO = sys.stdout
+    warnings: TextIO = sys.stderr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +79,9 @@ def _list(asked: Asked) -> int:
     listing = _LISTINGS[asked.command]
     rows = listing.rows(view)
     if asked.form in ("json", "yaml"):
-        _print_document(document.listing(listing.kind, rows, view), asked.form)
+        _print_document(document.listing(listing.kind, rows, view), asked)
     elif asked.form == "name":
-        sys.stdout.write("".join(f"{listing.prefix}/{row.name}\n" for row in rows))
+        asked.out.write("".join(f"{listing.prefix}/{row.name}\n" for row in rows))
     elif rows:
         style = _style(asked, view, spaces=not namespace)
         _print_sheet(listing.sheet(rows, style), asked)
@@ -88,7 +90,7 @@ def _list(asked: Asked) -> int:
     _warn(asked, view)
     if not rows and not unknown:
         where = f" in {namespace} namespace" if namespace and asked.command in ("pods", "claims") else ""
-        sys.stderr.write(f"No {asked.command} found{where}.\n")
+        asked.warnings.write(f"No {asked.command} found{where}.\n")
     return UNTOLD if unknown else FOUND
 
 
@@ -115,9 +117,9 @@ def _status(asked: Asked) -> int:
     if asked.form in ("json", "yaml"):
         parts = ("total", "models", "nodes", "classes", "namespaces", "workload_types", "problems")
         item = {name: document.plain(getattr(view, name)) for name in parts}
-        _print_document(document.single("Status", item, view), asked.form)
+        _print_document(document.single("Status", item, view), asked)
     else:
-        sys.stdout.write(status.page(view, _style(asked, view), asked.output, wide=asked.form == "wide"))
+        asked.out.write(status.page(view, _style(asked, view), asked.output, wide=asked.form == "wide"))
     _warn(asked, view)
     return UNTOLD if "slices" in view.unknown else FOUND
 
@@ -128,18 +130,18 @@ def _card(asked: Asked) -> int:
     found = [card for card in view.cards if _named(card, asked.name)]
     if len(found) != 1:
         _warn(asked, view)
-        sys.stderr.write(_not_one(found, asked.name))
+        asked.warnings.write(_not_one(found, asked.name))
         return UNTOLD if "slices" in view.unknown else MISSING
     spaces = sorted({holder.namespace for holder in (*found[0].holders, *found[0].observers)})
     if spaces:  # whose containers use it is told by the pods of these namespaces alone
         view = _with_pods(asked, wanted, spaces)
         found = [card for card in view.cards if card.name == found[0].name] or found
     if asked.form in ("json", "yaml"):
-        _print_document(document.single("Card", found[0], view), asked.form)
+        _print_document(document.single("Card", found[0], view), asked)
     elif asked.form == "name":
-        sys.stdout.write(f"{_LISTINGS['cards'].prefix}/{found[0].name}\n")
+        asked.out.write(f"{_LISTINGS['cards'].prefix}/{found[0].name}\n")
     else:
-        sys.stdout.write(status.card(found[0], view, _style(asked, view), asked.output))
+        asked.out.write(status.card(found[0], view, _style(asked, view), asked.output))
     _warn(asked, view)
     return FOUND
 
@@ -180,7 +182,7 @@ def _style(asked: Asked, view: join.View, *, spaces: bool = True) -> sheets.Styl
 
 
 def _print_sheet(sheet: sheets.Sheet, asked: Asked) -> None:
-    sys.stdout.write(
+    asked.out.write(
         tables.table(
             sheet.columns,
             sheet.rows,
@@ -192,13 +194,13 @@ def _print_sheet(sheet: sheets.Sheet, asked: Asked) -> None:
     )
 
 
-def _print_document(content: dict[str, Any], form: str) -> None:
-    if form == "json":
-        sys.stdout.write(_json(content) + "\n")
+def _print_document(content: dict[str, Any], asked: Asked) -> None:
+    if asked.form == "json":
+        asked.out.write(_json(content) + "\n")
         return
     import yaml  # noqa: PLC0415  for this form alone
 
-    sys.stdout.write(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+    asked.out.write(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
 
 
 def _json(content: dict[str, Any]) -> str:
@@ -215,8 +217,8 @@ def _warn(asked: Asked, view: join.View) -> None:
         return
     for kind, why in view.unknown.items():
         if why != objects.NOT_ASKED:
-            sys.stderr.write(f"Warning: {kind.replace('_', ' ')}: {tables.clean(why)}\n")
+            asked.warnings.write(f"Warning: {kind.replace('_', ' ')}: {tables.clean(why)}\n")
     for text in view.unreadable[:3]:
-        sys.stderr.write(f"Warning: could not be read: {tables.clean(text)}\n")
+        asked.warnings.write(f"Warning: could not be read: {tables.clean(text)}\n")
     if len(view.unreadable) > 3:  # noqa: PLR2004  a few as examples
-        sys.stderr.write(f"Warning: {len(view.unreadable)} objects could not be read\n")
+        asked.warnings.write(f"Warning: {len(view.unreadable)} objects could not be read\n")

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import pty
 import re
 import signal
 import sys
@@ -232,3 +234,28 @@ async def test_an_interrupt_ends_it_and_its_kubectls_without_a_trace(server: Fak
     _, err = await process.communicate()
     assert (process.returncode, err) == (130, b"")
     server.heal()
+
+
+async def test_watch_draws_again_when_something_changed(server: FakeAPIServer, user: User) -> None:
+    ours, theirs = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "cli", "cards", "-w"), cwd=ROOT, env=user.environment, stdout=theirs
+    )
+    os.close(theirs)
+    try:
+        first = await asyncio.to_thread(os.read, ours, 65536)
+        server.remove("/apis/resource.k8s.io/v1/namespaces/old/resourceclaims/left")
+        second = await asyncio.to_thread(os.read, ours, 65536)
+    finally:
+        process.send_signal(signal.SIGINT)
+        await process.wait()
+        os.close(ours)
+    assert (b"old/left" in first, b"old/left" in second) == (True, False)
+    assert second.startswith(b"\033[H\033[2J")
+    assert process.returncode == 130
+
+
+async def test_watch_in_a_pipe_says_what_to_use(user: User) -> None:
+    done = await user.egpu("cards", "--watch")
+    assert (done.code, done.out) == (2, "")
+    assert "kubectl get elasticgpus --watch" in done.err
