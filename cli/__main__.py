@@ -18,6 +18,7 @@ COMMANDS = {
     "pods": "pods with cards, and why a pod waits for one",
     "claims": "claims with the cards, nodes and pods that they have",
     "classes": "classes: how many cards match, are held and are waited for",
+    "claim": "write a ResourceClaimTemplate for a workload type or a class: --count cards, or shares of --cores and --memory",
     "completion": "how to have the shell complete all this",
 }
 _KUBECTL_FLAGS = (
@@ -56,7 +57,7 @@ def _run(arguments: Sequence[str]) -> int:
     import functools  # noqa: PLC0415
 
     from api import errors  # noqa: PLC0415
-    from cli import commands, kubectl, settings  # noqa: PLC0415
+    from cli import commands, kubectl, settings, templates  # noqa: PLC0415
 
     clock = functools.partial(datetime.datetime.now, datetime.UTC)  # noqa: TID251  the one clock, handed on from here
     asked = commands.Asked(
@@ -71,6 +72,10 @@ def _run(arguments: Sequence[str]) -> int:
         headers=not given.no_headers,
         quiet=given.quiet,
         name=getattr(given, "name", ""),
+        title=getattr(given, "title", ""),
+        size=templates.Size(
+            count=getattr(given, "count", 1), cores=getattr(given, "cores", None), memory=getattr(given, "memory", None)
+        ),
     )
     try:
         if given.watch:
@@ -105,6 +110,12 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text, parents=[common], epilog=_EXIT)
         if name == "card":
             command.add_argument("name", metavar="NAME")
+        if name == "claim":
+            command.add_argument("name", metavar="TYPE", help="a workload type such as training, or a class")
+            command.add_argument("--count", type=int, default=1, help="how many cards or shares")
+            command.add_argument("--cores", type=int, help="percent of a card, for a share")
+            command.add_argument("--memory", help="such as 20Gi, for a share")
+            command.add_argument("--title", default="", help="the template's name")
         if name in ("pods", "claims"):
             command.add_argument("-l", "--selector", default="", help="those with these labels")
     return parser

@@ -6,14 +6,16 @@
 Exit codes: 0 answered; 1 what was asked for by name is not there; 2 it cannot be told.
 """
 
+import dataclasses
 import datetime
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TextIO
 
-from cli import gatherer, kubectl, queries, settings, sheets, status, tables
+from api import errors
+from cli import gatherer, kubectl, queries, settings, sheets, status, tables, templates
 from view import document, join, objects, picture
 
 FOUND, MISSING, UNTOLD = 0, 1, 2
@@ -35,6 +37,8 @@ class Asked:
     headers: bool = True
     quiet: bool = False
     name: str = ""
+    size: templates.Size = field(default_factory=templates.Size)
+    title: str = ""
     out: TextIO = sys.stdout
     warnings: TextIO = sys.stderr
 
@@ -70,6 +74,8 @@ def run(asked: Asked) -> int:
         return _status(asked)
     if asked.command == "card":
         return _card(asked)
+    if asked.command == "claim":
+        return _claim(asked)
     return _list(asked)
 
 
@@ -143,6 +149,26 @@ def _card(asked: Asked) -> int:
     else:
         asked.out.write(status.card(found[0], view, _style(asked, view), asked.output))
     _warn(asked, view)
+    return FOUND
+
+
+def _claim(asked: Asked) -> int:
+    view = _view(asked, (queries.classes(),), asked.namespace)
+    if why := view.unknown.get("classes"):
+        asked.warnings.write(f"Error: classes: {tables.clean(why)}\n")
+        return UNTOLD
+    try:
+        of = templates.chosen(view.classes, asked.name)
+    except errors.Invalid as error:
+        asked.warnings.write(f"Error: {tables.clean(str(error))}\n")
+        return MISSING
+    title = asked.title or f"{of.name.partition('.')[0]}-card"
+    made = templates.template(title, of, asked.size)
+    if of.ready != "True" and not asked.quiet:
+        asked.warnings.write(f"Warning: class {of.name} is not ready: {tables.clean(of.reason)}\n")
+    _print_document(made, dataclasses.replace(asked, form="json" if asked.form == "json" else "yaml"))
+    if asked.form != "json":
+        asked.out.write(templates.usage(title))
     return FOUND
 
 
