@@ -6,7 +6,7 @@ VENV := .venv
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
 
-demo: venv       ## a real Kubernetes with four fake cards, and a pod that holds one of them
+demo: ready venv ## a real Kubernetes with four fake cards, and a pod that holds one of them
 	@$(VENV)/bin/python -m hack.demo up
 
 demo-down: venv  ## removes all of it
@@ -30,7 +30,10 @@ bench: venv      ## speed and memory against the Go reference
 install-tools:   ## Debian packages that the real cluster needs (root)
 	@$(PYTHON) -m hack.cluster requirements --install
 
+ready:           # before anything is made: one line that says what is missing
+	@[ -n "$$KUBECONFIG" ] || $(PYTHON) -m hack.cluster requirements
+
 venv:
 	@$(PYTHON) hack/environment.py $(VENV)
 
-.PHONY: help demo demo-down test check fix generate bench install-tools venv
+.PHONY: help demo demo-down test check fix generate bench install-tools ready venv

@@ -22,6 +22,7 @@ from driver import (
     cdidir,
     checkpoint,
     disk,
+    driverfiles,
     hostroot,
     ledger,
     metrics,
@@ -37,7 +38,6 @@ from driver.backends import whole
 from kube import apiserver
 from kubeletplugin import contract, locks, plugin
 
-_LIBRARY_DIRS = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64")
 _log = structlog.get_logger()
 
 
@@ -141,7 +141,7 @@ def _libraries(chosen: settings.Settings) -> tuple[Path, ...]:
         return (chosen.nvml_library,)
     if chosen.driver_root == Path("/"):
         return ()
-    return tuple(chosen.driver_root / directory / "libnvidia-ml.so.1" for directory in _LIBRARY_DIRS)
+    return tuple(chosen.driver_root / directory / "libnvidia-ml.so.1" for directory in driverfiles.LIBRARY_DIRS)
 
 
 def _log_from(level: str) -> None:

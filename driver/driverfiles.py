@@ -13,7 +13,15 @@ from typing import Any
 
 from driver import cdi, inventory
 
-_LIBRARY_DIRS = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib")
+LIBRARY_DIRS = (
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/x86_64-linux-gnu/nvidia/current",  # Debian: what is above it are links to absolute paths, which lead nowhere here
+    "usr/lib/aarch64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu/nvidia/current",
+    "usr/lib64",
+    "usr/lib",
+)
+"""Under the driver root, the directories where distributions put the driver's libraries."""
 _FILES = (
     "usr/bin/nvidia-smi",
     "usr/bin/nvidia-debugdump",
@@ -68,7 +76,7 @@ def _edits(host: Host, cards: tuple[inventory.Card, ...]) -> cdi.HostEdits:
 def _libraries(root: Path, version: str) -> Iterator[Path]:
     """Each once, though directories are linked to each other; a link that leads nowhere is passed over."""
     seen = set()
-    for directory in _LIBRARY_DIRS:
+    for directory in LIBRARY_DIRS:
         for pattern in (f"*.so.{version}", f"vdpau/*.so.{version}"):
             for path in sorted((root / directory).glob(pattern)):
                 if version and path.exists() and (file := path.resolve()) not in seen:

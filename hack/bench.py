@@ -195,7 +195,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.add_argument(
-        "--quick", action="store_true", help="fewer rounds, about a minute; the slow half of the reference is left out"
+        "--quick", action="store_true", help="fewer rounds, about three minutes; the slow half of the reference is left out"
     )
     parser.add_argument("--cluster", action="store_true", help="also what a claim costs a pod, on a cluster of its own")
     parser.add_argument(

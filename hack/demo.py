@@ -27,6 +27,7 @@ EXAMPLE = ROOT / "examples" / "whole-card"
 NAMESPACE = "elastic-gpu-demo"
 POD = "whole-card"
 CLUSTER = "demo"
+_WITH_CHART = "elasticgpu.io/demo-with-chart"
 
 _START = time.monotonic()
 _DEMO_IMAGE, _PUBLIC_IMAGE = "registry.local/busybox:1", "busybox:1.37"
@@ -55,19 +56,37 @@ def main() -> int:
 
 
 def _up() -> None:
-    target = _theirs() if _variable("KUBECONFIG") else _ours()
+    target = _ours() if _own() else _theirs()
     _step("The chart: node driver on every node, controller, class training.elasticgpu.io")
-    release.install(target.kubectl, release.values(target.image, target.driver_root))
+    if _chart_is_the_demos(target.kubectl):
+        release.install(target.kubectl, release.values(target.image, target.driver_root))
+    else:
+        _print(f"It is installed here already, and stays as it is: release {release.NAME}")
     release.wait(target.kubectl)
     _step("examples/whole-card: a ResourceClaimTemplate and a pod of that class")
-    if not target.kubectl.objects("namespace", NAMESPACE):
-        target.kubectl("create", "namespace", NAMESPACE)
     for path in sorted(EXAMPLE.glob("*.yaml")):
         text = path.read_text(encoding="utf-8").replace(_DEMO_IMAGE, target.pod_image)
         target.kubectl("-n", NAMESPACE, "apply", "-f", "-", text=text)
     _wait_for_pod(target.kubectl)
     _show(target.kubectl)
     _how_to_go_on(target)
+
+
+def _own() -> bool:
+    """Whether this is about a cluster of the demo's: also where KUBECONFIG was set as the demo says at its end."""
+    own = cluster.Cluster.find(CLUSTER)
+    return not _variable("KUBECONFIG") or (own is not None and Path(_variable("KUBECONFIG")) == own.kubeconfig)
+
+
+def _chart_is_the_demos(kubectl: Kubectl) -> bool:
+    """Whether the demo may change and remove the chart. Its namespace remembers, so that nobody else's goes with it."""
+    namespaces = kubectl.objects("namespaces", f"--field-selector=metadata.name={NAMESPACE}")
+    if not namespaces:
+        with_chart = "false" if release.installed(kubectl) else "true"
+        kubectl("create", "namespace", NAMESPACE)
+        kubectl("annotate", "namespace", NAMESPACE, f"{_WITH_CHART}={with_chart}")
+        return with_chart == "true"
+    return bool(namespaces[0]["metadata"].get("annotations", {}).get(_WITH_CHART) == "true")
 
 
 def _ours() -> Target:
@@ -195,15 +214,20 @@ def _how_to_go_on(target: Target) -> None:
 
 
 def _down() -> None:
-    if not _variable("KUBECONFIG"):
+    if _own():
         _step("The demo's cluster goes, and all that is in it")
         lifecycle.down(CLUSTER)
         return
     kubectl = Kubectl(program=shutil.which("kubectl") or "kubectl", kubeconfig=Path(_variable("KUBECONFIG")))
-    _step("The demo's pods, then the chart")
-    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
-    release.uninstall(kubectl)
-    _print("All is gone but the slices: the kubelets remove them within half a minute.")
+    if not kubectl.objects("namespaces", f"--field-selector=metadata.name={NAMESPACE}"):
+        _print("There is no demo on the cluster of KUBECONFIG; nothing was touched.")
+        return
+    with_chart = _chart_is_the_demos(kubectl)
+    _step(f"The demo's pods{', then the chart' if with_chart else '; the chart was there before and stays'}")
+    kubectl("delete", "namespace", NAMESPACE)
+    if with_chart:
+        release.uninstall(kubectl)
+        _print("All is gone but the slices: the kubelets remove them within half a minute.")
 
 
 def _variable(name: str) -> str:

@@ -56,6 +56,12 @@ def install(kubectl: Kubectl, wanted: dict[str, Any]) -> None:
         (helm.upgrade if NAME in found else helm.install)(CHART, NAME, wanted)
 
 
+def installed(kubectl: Kubectl) -> bool:
+    """Whether the release is there, in whatever state."""
+    with helm_python.Config(kubeconfig_path=kubectl.kubeconfig, namespace=NAMESPACE) as helm:
+        return any(release["name"] == NAME for release in helm.list(all_states=True))
+
+
 def wait(kubectl: Kubectl, limit_s: int = 180) -> None:
     """Wait until every pod of the release is ready and its class can be claimed."""
     for what in (f"daemonset/{NAME}-node", f"deployment/{NAME}-controller"):

@@ -1,5 +1,6 @@
 """What this machine has to have, told in one line together with the command that brings it."""
 
+import importlib.util
 import os
 import platform
 import re
@@ -43,6 +44,8 @@ def lacks() -> tuple[Lack, ...]:
         found.append(Lack(what="CNI plugins", packages=("containernetworking-plugins",)))
     if subprocess.run((sys.executable, "-m", "pip", "--version"), capture_output=True, check=False).returncode != 0:
         found.append(Lack(what="pip", packages=("python3-pip",)))
+    if importlib.util.find_spec("ensurepip") is None:  # Debian ships it apart
+        found.append(Lack(what="venv", packages=("python3-venv",)))
     return (*_beyond_packages(), *found)
 
 

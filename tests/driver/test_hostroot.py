@@ -178,6 +178,19 @@ async def test_links_that_lead_nowhere_or_to_the_same_place_are_no_trouble(host:
     assert inside == [f"/{LIBRARIES}/{stem}.so.{end}" for stem in ("libcuda", "libnvidia-ml") for end in ("1", DRIVER)]
 
 
+async def test_debians_links_to_absolute_paths_are_passed_over(host: Host) -> None:
+    """Seen from under another root, /etc/alternatives is ours and not the driver's."""
+    usual = host.root / LIBRARIES
+    current = usual / "nvidia/current"
+    current.mkdir(parents=True)
+    for library in sorted(usual.glob("lib*.so*")):
+        library.rename(current / library.name)
+        library.symlink_to(Path("/etc/alternatives") / library.name)
+    edits = await host.hostroot().refresh(host.seen)
+    folders = {Path(mount["hostPath"]).parent for mount in edits.common.mounts if ".so" in mount["hostPath"]}
+    assert folders == {Path("/", LIBRARIES, "nvidia/current")}
+
+
 async def test_the_real_toolkit_works_on_the_fake_library(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     program = shutil.which("nvidia-ctk")
     if program is None or os.geteuid():

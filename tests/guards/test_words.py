@@ -9,7 +9,7 @@ BINARY = {".png", ".tar", ".gz", ".whl", ".sum"}
 FORBIDDEN = {
     r"(?<![\w.])/work/": "a path of one machine",
     r"(?<![\w.])/root/": "a path of one machine",
-    r"\bvGPU\b|\bfractional GPU\b": "a share is a share (DESIGN section 2)",
+    r"\bvGPU\b|\bfractional GPU\b": "a part of a card is a share, in every text",
 }
 
 
