@@ -163,7 +163,7 @@ def _claim(asked: Asked) -> int:
         asked.warnings.write(f"Error: {tables.clean(str(error))}\n")
         return MISSING
     title = asked.title or f"{of.name.partition('.')[0]}-card"
-    made = templates.template(title, of, asked.size)
+    made = templates.template(title, asked.namespace, of, asked.size)
     if of.ready != "True" and not asked.quiet:
         asked.warnings.write(f"Warning: class {of.name} is not ready: {tables.clean(of.reason)}\n")
     _print_document(made, dataclasses.replace(asked, form="json" if asked.form == "json" else "yaml"))

@@ -36,8 +36,8 @@ def chosen(classes: Sequence[picture.Class], wanted: str) -> picture.Class:
     raise errors.Invalid(f"no class is named {wanted!r} or made for that workload type; there are: {there}")
 
 
-def template(name: str, of: picture.Class, size: Size) -> dict[str, Any]:
-    """Raises Invalid where the class cannot give what is asked for."""
+def template(name: str, namespace: str, of: picture.Class, size: Size) -> dict[str, Any]:
+    """Without a namespace it is for that of whoever applies it. Raises Invalid where the class cannot give it."""
     exactly: dict[str, Any] = {"deviceClassName": of.name}
     if size.count != 1:
         exactly["count"] = size.count
@@ -46,7 +46,7 @@ def template(name: str, of: picture.Class, size: Size) -> dict[str, Any]:
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
-        "metadata": {"name": name},
+        "metadata": {"name": name} | ({"namespace": namespace} if namespace else {}),
         "spec": {"spec": {"devices": {"requests": [{"name": "card", "exactly": exactly}]}}},
     }
 

@@ -21,7 +21,7 @@ def class_of(wanted: str) -> picture.Class:
 
 
 def exactly(wanted: str, size: Size) -> dict[str, object]:
-    made = templates.template("t", class_of(wanted), size)
+    made = templates.template("t", "", class_of(wanted), size)
     kubernetes_validate.validate(made, "1.37", strict=True)
     (request,) = made["spec"]["spec"]["devices"]["requests"]
     found: dict[str, object] = request["exactly"]
@@ -61,13 +61,15 @@ def test_whole_cards_are_counted_and_shares_have_amounts() -> None:
 )
 def test_what_a_class_cannot_give_is_refused(wanted: str, size: Size, words: str) -> None:  # HAMi website PR#714
     with pytest.raises(errors.Invalid, match=words):
-        templates.template("t", class_of(wanted), size)
+        templates.template("t", "", class_of(wanted), size)
 
 
 async def test_the_command_writes_what_kubectl_applies_and_says_how_a_pod_uses_it(user: User) -> None:
     done = await user.egpu("claim", "training", "--title", "mine")
     made = yaml.safe_load(done.out)
     assert (done.code, made["kind"], made["metadata"]["name"]) == (0, "ResourceClaimTemplate", "mine")
+    assert "namespace" not in made["metadata"]
+    assert yaml.safe_load((await user.egpu("claim", "training", "-n", "ml")).out)["metadata"]["namespace"] == "ml"
     assert "#     resourceClaims: [{name: card, resourceClaimTemplateName: mine}]\n" in done.out
 
 

@@ -67,6 +67,13 @@ def test_a_pending_pod_is_told_why(stage: Stage, egpu: Egpu) -> None:
     assert f"pod {stage.namespace}/pod" in [one["about"] for one in egpu("status")["problems"]]
 
 
+def test_the_template_that_claim_writes_gives_a_card(stage: Stage, egpu: Egpu) -> None:
+    written = stage.kubectl("egpu", "claim", "training", "--title", "written", "-n", stage.namespace)
+    stage.kubectl("apply", "-f", "-", text=written)
+    stage.start(a_pod(template="written"))
+    assert egpu("card", card_of(stage, "pod"))["holders"][0]["className"] == "training.elasticgpu.io"
+
+
 def test_a_missing_template_and_a_missing_class_are_told(stage: Stage, egpu: Egpu) -> None:  # k8s#129362
     odd = {"name": "card", "exactly": {"deviceClassName": "gone.example.com"}}
     stage.create(a_pod("first", template="gone"), a_claim("odd", requests=[odd]), a_pod("second", claim="odd"))
