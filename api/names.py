@@ -45,6 +45,9 @@ WORKLOAD_LABEL = f"{GROUP}/workload-type"
 CLASS_LABEL = f"{GROUP}/class"
 """On a DeviceClass: the ElasticGPUClass that it was made from."""
 
+DRIVER_PODS = {"app.kubernetes.io/name": "elastic-gpu", "app.kubernetes.io/component": "node"}
+"""The labels by which the chart's node driver pods are known."""
+
 ACCEPTED = "Accepted"
 MATCHING = "Matching"
 READY = "Ready"

@@ -2,7 +2,7 @@
 
     parameters of a claim or a class -> decode_config -> CardConfig or ShareConfig
     an ElasticGPUClass's spec        -> decode_class  -> ClassSpec
-    the types below                  -> crds          -> charts/elastic-gpu/crds
+    the types below                  -> api.crds      -> charts/elastic-gpu/crds
 
 What is read is read strictly, also from the API server: a field that a newer release stored and this one does not
 know must not be passed over in silence. Fields that are added need a default, fields are never renamed.
@@ -253,52 +253,3 @@ class ElasticGPUClass(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
 def decode_class(data: Any, where: str) -> ClassSpec:
     """The spec of an ElasticGPUClass object. Raises Invalid with the field's path."""
     return schema.decode(ElasticGPUClass, {"spec": data.get("spec")}, where).spec
-
-
-def crds() -> tuple[dict[str, Any], ...]:
-    """Every CustomResourceDefinition of ours."""
-    return (_crd(ElasticGPUClass, plural=CLASS_PLURAL, short="egc", columns=_CLASS_COLUMNS),)
-
-
-_CLASS_COLUMNS = (
-    ("Backend", "string", ".spec.backend"),
-    ("Workloads", "string", ".spec.workloadTypes"),
-    ("Cards", "integer", ".status.matchingCards"),
-    ("Ready", "string", f'.status.conditions[?(@.type=="{names.READY}")].status'),
-    ("Age", "date", ".metadata.creationTimestamp"),
-)
-
-
-def _crd(type_: type, *, plural: str, short: str, columns: tuple[tuple[str, str, str], ...]) -> dict[str, Any]:
-    kind = type_.__name__
-    openapi = schema.openapi(type_)
-    openapi["properties"] = {
-        "apiVersion": {"type": "string"},
-        "kind": {"type": "string"},
-        "metadata": {"type": "object"},
-    } | openapi["properties"]
-    version = {
-        "name": names.VERSION,
-        "served": True,
-        "storage": True,
-        "additionalPrinterColumns": [{"name": name, "type": kind_, "jsonPath": path} for name, kind_, path in columns],
-        "schema": {"openAPIV3Schema": openapi},
-        "subresources": {"status": {}},
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{names.GROUP}"},
-        "spec": {
-            "group": names.GROUP,
-            "names": {
-                "kind": kind,
-                "listKind": f"{kind}List",
-                "plural": plural,
-                "singular": kind.lower(),
-                "shortNames": [short],
-            },
-            "scope": "Cluster",
-            "versions": [version],
-        },
-    }

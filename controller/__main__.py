@@ -1,7 +1,8 @@
 """The controller's process: the only file that knows all its parts.
 
     settings --> API server --> Watcher (every replica watches)
-                            --> Election --> Reconciler (one replica writes)
+                            --> Observer --> the picture of cards and holders
+                            --> Election --> Reconciler, Recorder (one replica writes)
                             --> port: /healthz, /readyz, /metrics
 
 SIGTERM ends it in order: the reconciler stops, then the Lease is given back, so that another replica takes over at
@@ -22,7 +23,7 @@ from importlib import metadata
 import structlog
 
 from api import errors
-from controller import metrics, reconciler, settings, watcher, web
+from controller import metrics, observer, reconciler, recorder, settings, watcher, web
 from kube import apiserver, election
 
 _LEASE = "elastic-gpu-controller"
@@ -34,12 +35,21 @@ async def serve(api: apiserver.APIServer, given: settings.Settings) -> None:
     """Works until it is cancelled."""
     series = metrics.Metrics()
     watch = watcher.Watcher(api)
+    look = observer.Observer(api, watch.slices)
     writer = reconciler.Reconciler(api, watch, series, _clock)
+    record = recorder.Recorder(api, look, series, _clock)
     leader = election.Election(api, given.namespace, _LEASE, given.pod_name)
     async with web.served(given.port, series.registry, watch.missing) as port, asyncio.TaskGroup() as group:
         _log.info("started", version=_version(), settings=dataclasses.asdict(given), port=port)
         group.create_task(watch.run(series.show), name="watch")
-        group.create_task(leader.lead(writer.run), name="lead")
+        group.create_task(look.run(series.see), name="observe")
+        group.create_task(leader.lead(lambda: _both(writer, record)), name="lead")
+
+
+async def _both(writer: reconciler.Reconciler, record: recorder.Recorder) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(writer.run(), name="reconcile")
+        group.create_task(record.run(), name="record")
 
 
 async def _until_told_to_stop(given: settings.Settings) -> None:

@@ -1,16 +1,25 @@
-"""What the controller tells Prometheus: the classes, the writes, and who leads.
+"""What the controller tells Prometheus: the classes, the cards in sums, what is wrong, the writes, and who leads.
 
-Series a class, never a card: the node drivers have those. All series exist with zero from the start.
+Series a class, a model, a node, a namespace, never a card: the node drivers have those. Counters exist with zero from
+the start; sums exist once they are known, for unknown is not 0.
 """
 
+from collections.abc import Iterator
+
 import prometheus_client
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from api import names
-from controller import snapshot
+from controller import observer, snapshot
+from view import join, picture, problems
 
-_WRITES = ("Create", "Change", "Delete", "Report")
+_WRITES = ("Create", "Change", "Delete", "Report", "Apply", "Remove")
 _OUTCOMES = ("done", "conflict", "refused", "failed")
 _PREFIX = names.METRIC_PREFIX + "controller_"
+_SEEN = tuple(kind for kind in problems.Kind if kind not in (problems.Kind.CLASS_NOT_READY, problems.Kind.CLASS_EMPTY))
+"""Problems of classes have series of their own."""
+_VIEW = names.METRIC_PREFIX
 
 
 class Metrics:
@@ -33,6 +42,8 @@ class Metrics:
         self._writes = prometheus_client.Counter(
             _PREFIX + "writes", "Writes to the API server.", ["write", "outcome"], registry=self.registry
         )
+        self._sums = _Sums()
+        self.registry.register(self._sums)
         for write in _WRITES:
             for outcome in _OUTCOMES:
                 self._writes.labels(write, outcome)
@@ -47,5 +58,58 @@ class Metrics:
             self._ready.labels(item.name).set(ready)
             self._cards.labels(item.name).set(item.status.matching_cards)
 
+    def see(self, now: observer.Scene) -> None:
+        """The cards as they are held. The series are made when they are asked for."""
+        self._sums.view = now.view
+        self._sums.complete = not now.view.unknown.keys() - {"classes", "device_classes"}
+
     def wrote(self, write: str, outcome: str) -> None:
         self._writes.labels(write, outcome).inc()
+
+
+class _Sums(Collector):
+    """The newest picture as series, made anew for each scrape: what is gone is gone here too."""
+
+    view: join.View | None = None
+    complete: bool = False
+    """Whether all was read that problems are found in: one that could not be seen is not 0."""
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        if self.view is None or self.view.total is None:
+            return
+        states = "Cards by state; the states add up to all cards."
+        yield _by_state("cards", states, "model", ((one.name, one.tally) for one in self.view.models))
+        yield _by_state("node_cards", states, "node", ((one.name, one.tally) for one in self.view.nodes))
+        size = GaugeMetricFamily(_VIEW + "memory_bytes", "Memory of all cards.", labels=["model"])
+        free = GaugeMetricFamily(_VIEW + "memory_free_bytes", "Memory that claims can still get.", labels=["model"])
+        for model in self.view.models:
+            size.add_metric([model.name], model.tally.memory)
+            if model.tally.memory_free is not None:
+                free.add_metric([model.name], model.tally.memory_free)
+        yield size
+        yield free
+        held = GaugeMetricFamily(
+            _VIEW + "namespace_cards", "Cards that a namespace has, or a part of.", labels=["namespace"]
+        )
+        booked = GaugeMetricFamily(
+            _VIEW + "namespace_memory_bytes", "Memory that a namespace has.", labels=["namespace"]
+        )
+        for space in self.view.namespaces:
+            held.add_metric([space.name], space.cards)
+            booked.add_metric([space.name], space.memory)
+        yield held
+        yield booked
+        wrong = GaugeMetricFamily(
+            _VIEW + "problems", "Things that are wrong, as kubectl egpu lists them.", labels=["kind"]
+        )
+        for kind in _SEEN if self.complete else ():
+            wrong.add_metric([kind.value], sum(one.kind == kind.value for one in self.view.problems))
+        yield wrong
+
+
+def _by_state(name: str, text: str, label: str, tallies: Iterator[tuple[str, picture.Tally]]) -> GaugeMetricFamily:
+    found = GaugeMetricFamily(_VIEW + name, text, labels=[label, "state"])
+    for key, tally in tallies:
+        for state in picture.State:
+            found.add_metric([key, state.value], getattr(tally, state.value.lower()))
+    return found

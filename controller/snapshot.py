@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from api import errors, names, quantity, v1alpha1
+from view import objects, reader
 
 JSON = Mapping[str, Any]
 
@@ -56,11 +57,12 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """A ResourceSlice of our driver: how many it has of each kind of card."""
+    """A ResourceSlice of our driver: how many it has of each kind of card; `seen` has each card for itself."""
 
     pool: str
     generation: int
     cards: Mapping[Card, int]
+    seen: objects.Slice | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +113,7 @@ def slice_(data: JSON) -> Slice:
         pool=spec["pool"]["name"],
         generation=spec["pool"].get("generation", 0),
         cards=Counter(map(_card, spec.get("devices") or ())),
+        seen=reader.slice_(data),
     )
 
 

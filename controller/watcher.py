@@ -26,13 +26,13 @@ class Watcher:
     def __init__(self, api: apiserver.APIServer) -> None:
         self._classes = informer.Informer(api, classes.CLASSES, project=snapshot.gpu_class)
         self._device_classes = informer.Informer(api, classes.DEVICE_CLASSES, project=snapshot.device_class)
-        self._slices = informer.Informer(
+        self.slices = informer.Informer(
             api, _SLICES, project=snapshot.slice_, field_selector=f"spec.driver={names.LOCAL_DRIVER}"
         )
         self._informers: dict[str, informer.Informer[Any]] = {
             v1alpha1.CLASS_PLURAL: self._classes,
             "deviceclasses": self._device_classes,
-            "resourceslices": self._slices,
+            "resourceslices": self.slices,
         }
         self._stale = asyncio.Event()
         self._latest = snapshot.build(0, (), (), ())
@@ -58,7 +58,7 @@ class Watcher:
                     self._latest.number + 1,
                     self._classes.objects.values(),
                     self._device_classes.objects.values(),
-                    self._slices.objects.values(),
+                    self.slices.objects.values(),
                 )
                 show(now)
                 async with self._turn:

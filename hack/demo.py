@@ -218,12 +218,13 @@ def _cdi_lines(kubectl: Kubectl, claim: dict[str, Any]) -> list[str]:
 def _how_to_go_on(target: Target) -> None:
     _step("How to look further")
     here = (
-        f"export KUBECONFIG={target.kubectl.kubeconfig} PATH={Path(target.kubectl.program).parent}:$PATH\n"
+        f"export KUBECONFIG={target.kubectl.kubeconfig} PATH={Path(target.kubectl.program).parent}:{ROOT}/hack/bin:$PATH\n"
         if target.ours
         else ""
     )
     _print(
-        f"{here}kubectl -n {NAMESPACE} exec -it {POD} -- sh\n"
+        f"{here}kubectl egpu; kubectl egpu cards; kubectl egpu pods -A; kubectl get egpu -o wide\n"
+        f"kubectl -n {NAMESPACE} exec -it {POD} -- sh\n"
         f"kubectl -n {NAMESPACE} get resourceclaims -o yaml\n"
         "kubectl get resourceslices,deviceclasses,elasticgpuclasses\n"
         f"kubectl -n {release.NAMESPACE} logs daemonset/{release.NAME}-node\n"

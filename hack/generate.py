@@ -1,7 +1,7 @@
 """Generated files from their sources, so that a check can tell which ones are stale. `make generate`.
 
     api/protos/*.proto -> messages, their types, and stubs (the stubs serve tests and benchmarks only)
-    api/v1alpha1.py    -> charts/elastic-gpu/crds/*.yaml
+    api/crds.py        -> charts/elastic-gpu/crds/*.yaml
 
 Each generator returns path -> text; nothing but `main` writes.
 """
@@ -14,7 +14,8 @@ from pathlib import Path
 import yaml
 from grpc_tools import protoc
 
-from api import schema, v1alpha1
+from api import crds as definitions
+from api import schema
 
 ROOT = Path(__file__).resolve().parents[1]
 Texts = Mapping[Path, str]
@@ -34,12 +35,12 @@ def protos() -> Texts:
 def crds() -> Texts:
     """Our CustomResourceDefinitions. Stops where a schema is not structural: the API server would not prune by it."""
     texts = {}
-    for crd in v1alpha1.crds():
+    for crd in definitions.crds():
         for version in crd["spec"]["versions"]:
             if faults := list(schema.faults(version["schema"]["openAPIV3Schema"])):
                 sys.exit(f"{crd['metadata']['name']} is not structural: " + "; ".join(faults))
         text = yaml.safe_dump(crd, sort_keys=False, width=120)
-        head = "# Generated from api/v1alpha1.py by hack/generate.py. Do not edit.\n"
+        head = "# Generated from the types in api/ by hack/generate.py. Do not edit.\n"
         texts[ROOT / f"charts/elastic-gpu/crds/{crd['spec']['names']['plural']}.yaml"] = head + text
     return texts
 

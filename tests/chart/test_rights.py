@@ -22,6 +22,10 @@ CONTROLLER_RIGHTS = {
     "elasticgpuclasses/status": {"patch"},
     "deviceclasses": {"list", "watch", "create", "patch", "delete"},
     "resourceslices": {"list", "watch"},
+    "resourceclaims": {"list", "watch"},
+    "pods": {"list", "watch"},
+    "nodes": {"list", "watch"},
+    "elasticgpus": {"list", "watch", "create", "patch", "delete"},
 }
 
 
@@ -97,3 +101,14 @@ def _rights(role: Object) -> dict[str, set[str]]:
             rights.setdefault(resource, set()).update(rule["verbs"])
     assert not any("*" in word for rule in role["rules"] for words in rule.values() for word in words)
     return rights
+
+
+def test_names_of_pods_and_claims_are_for_those_who_view_the_whole_cluster(objects: Objects) -> None:  # k8s#130679
+    """`view` in one namespace gives no kind without a namespace; the inventory has no names and is bound to nobody."""
+    view, inventory = objects["ClusterRole", "elastic-gpu-view"], objects["ClusterRole", "elastic-gpu-inventory"]
+    assert view["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
+    reading = {"get", "list", "watch"}
+    kinds = {"elasticgpuclasses": reading, "resourceslices": reading, "deviceclasses": reading}
+    assert _rights(inventory) == kinds
+    assert _rights(view) == {"elasticgpus": reading, **kinds}
+    assert "rbac.authorization.k8s.io/aggregate-to-view" not in inventory["metadata"]["labels"]

@@ -13,6 +13,9 @@ LIST_KEYS = {  # lists that are maps to server-side apply
     "ownerReferences": ("uid",),
 }
 
+WITHOUT_SUBRESOURCE = {"apis/elasticgpu.io/v1alpha1/elasticgpus"}
+"""Kinds whose status is written with the rest."""
+
 
 class Refused(Exception):
     """An answer other than success."""
@@ -48,7 +51,8 @@ class Store:
         for path in self.drops:
             drop(new.get("spec"), path.split("."))
         meta = new.setdefault("metadata", {})
-        for taint in (t for d in (new.get("spec") or {}).get("devices") or () for t in d.get("taints") or ()):
+        devices = (new.get("spec") or {}).get("devices")  # a slice's are a list, a claim's an object
+        for taint in (t for d in devices for t in d.get("taints") or ()) if isinstance(devices, list) else ():
             taint.setdefault("timeAdded", "2026-01-01T00:00:00Z")
         if old is None:
             meta.setdefault("uid", str(uuid.uuid4()))
@@ -88,7 +92,7 @@ class Store:
                 raise Refused(409, "Conflict", f"{place.name}: {key} is {old['metadata'][key]}, not {meta[key]}")
         if subresource == "status":
             body = old | {"status": body.get("status") or {}}
-        elif "status" in old:
+        elif "status" in old and place.collection not in WITHOUT_SUBRESOURCE:
             body = body | {"status": old["status"]}
         for key in ("uid", "creationTimestamp", "deletionTimestamp"):
             if key in old["metadata"]:

@@ -15,14 +15,15 @@ def _fresh(code: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "module", ["driver.plan", "driver.offer", "kubeletplugin.contract", "controller.classes", "kube.slices"]
+    "module",
+    ["driver.plan", "driver.offer", "kubeletplugin.contract", "controller.classes", "kube.slices", "view.join"],
 )
 def test_a_module_that_decides_loads_nothing_that_acts(module: str) -> None:
     loaded = _fresh(f"import sys, {module}; print([name for name in {HEAVY} if name in sys.modules])")
     assert loaded.strip() == "[]"
 
 
-@pytest.mark.parametrize("package", ["api", "kube", "kubeletplugin", "driver", "controller"])
+@pytest.mark.parametrize("package", ["api", "view", "kube", "kubeletplugin", "driver", "controller", "cli"])
 def test_a_package_of_ours_is_not_shadowed(package: str) -> None:
     assert Path(_fresh(f"import {package}; print({package}.__file__)").strip()).is_relative_to(ROOT)
 
@@ -34,3 +35,11 @@ def test_the_contract_re_exports_exactly_its_public_names() -> None:
         "if isinstance(v, type) and v.__module__ == c.__name__))"
     )
     assert _fresh(code).strip() == "True"
+
+
+def test_the_command_line_loads_nothing_that_is_slow_to_start() -> None:
+    slow = (*HEAVY, "structlog", "msgspec", "yaml", "prometheus_client", "unittest", "email")
+    assert (
+        _fresh(f"import sys, cli.__main__, cli.commands; print([n for n in {slow} if n in sys.modules])").strip()
+        == "[]"
+    )

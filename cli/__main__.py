@@ -1,0 +1,145 @@
+"""`kubectl egpu`: which pod holds which card, what is left of each, and what is wrong.
+
+    command line --> commands --> exit code
+
+What a command needs is imported when it runs. Flags of kubectl's own go along with every question that is asked.
+"""
+
+import argparse
+import gc
+import sys
+from collections.abc import Sequence
+
+COMMANDS = {
+    "status": "the whole cluster: sums by model, class, namespace and workload type, and what is wrong (the default)",
+    "cards": "every card: its state, what is free of it, and the pods that hold it",
+    "card": "one card, by name, UUID or the beginning of it: every holder, with pod, container, request and time",
+    "nodes": "cards by node, and whether node and driver answer",
+    "pods": "pods with cards, and why a pod waits for one",
+    "claims": "claims with the cards, nodes and pods that they have",
+    "classes": "classes: how many cards match, are held and are waited for",
+    "claim": "write a ResourceClaimTemplate for a workload type or a class: --count cards, or shares of --cores and --memory",
+    "completion": "how to have the shell complete all this",
+}
+_KUBECTL_FLAGS = (
+    "kubeconfig", "context", "cluster", "user", "server", "token", "as", "as-group", "as-uid", "request-timeout",
+    "certificate-authority", "client-certificate", "client-key", "tls-server-name", "cache-dir",
+)  # fmt: skip
+_TAKE_VALUE = ("-n", "-l", "-o", "-s", "--namespace", "--selector", "--output", "--color")
+_EXIT = "exit codes: 0 answered, 1 what was asked for by name is not there, 2 it cannot be told, 130 interrupted"
+
+
+def main() -> None:
+    """The entry point `kubectl-egpu`, which kubectl finds in PATH as `kubectl egpu`."""
+    gc.disable()  # it ends within seconds, and a large cluster is a million objects that stay
+    try:
+        code = _run(_with_command(sys.argv[1:]))
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:  # whoever read it has enough
+        sys.stderr.close()
+        code = 0
+    sys.exit(code)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    if arguments[0] == "__complete":
+        from cli import completion  # noqa: PLC0415
+
+        return completion.complete(arguments[1:], COMMANDS)
+    given = _parser().parse_args(arguments)
+    if given.command == "completion":
+        from cli import completion  # noqa: PLC0415
+
+        return completion.explain()
+    import datetime  # noqa: PLC0415
+    import functools  # noqa: PLC0415
+
+    from api import errors  # noqa: PLC0415
+    from cli import commands, kubectl, settings, templates  # noqa: PLC0415
+
+    clock = functools.partial(datetime.datetime.now, datetime.UTC)  # noqa: TID251  the one clock, handed on from here
+    asked = commands.Asked(
+        command=given.command,
+        way=kubectl.Kubectl(_kubectl_flags(given)),
+        output=settings.output(given.color),
+        now=clock(),
+        form=given.output,
+        namespace=given.namespace,
+        everywhere=given.all_namespaces,
+        labels=getattr(given, "selector", ""),
+        headers=not given.no_headers,
+        quiet=given.quiet,
+        name=getattr(given, "name", ""),
+        title=getattr(given, "title", ""),
+        size=templates.Size(
+            count=getattr(given, "count", 1), cores=getattr(given, "cores", None), memory=getattr(given, "memory", None)
+        ),
+    )
+    try:
+        if given.watch:
+            from cli import watching  # noqa: PLC0415
+
+            return watching.follow(asked, clock)
+        return commands.run(asked)
+    except errors.ElasticGPUError as error:
+        sys.stderr.write(f"{error}\n")
+        return commands.UNTOLD
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("-n", "--namespace", default="", help="pods and claims of this namespace")
+    common.add_argument("-A", "--all-namespaces", action="store_true", help="pods and claims of all namespaces")
+    forms = ["table", "wide", "json", "yaml", "name"]
+    common.add_argument("-o", "--output", default="table", choices=forms, metavar="FORM", help=", ".join(forms))
+    common.add_argument("--no-headers", action="store_true", help="no line with the columns' titles")
+    common.add_argument("--color", default="auto", choices=["auto", "always", "never"], help="NO_COLOR is heeded too")
+    common.add_argument("-w", "--watch", action="store_true", help="look again every two seconds, on a terminal")
+    common.add_argument("-q", "--quiet", action="store_true", help="no warnings on stderr")
+    kubectls = common.add_argument_group("kubectl's own flags, passed on to it")
+    for flag in _KUBECTL_FLAGS:
+        short = ["-s"] if flag == "server" else []
+        kubectls.add_argument(*short, f"--{flag}", action="append", default=[], help=argparse.SUPPRESS)
+    kubectls.add_argument("--insecure-skip-tls-verify", action="store_true", help=argparse.SUPPRESS)
+    kubectls.description = " ".join(f"--{flag}" for flag in _KUBECTL_FLAGS)
+    parser = argparse.ArgumentParser(prog="kubectl egpu", description=__doc__.partition("\n")[0], epilog=_EXIT)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, text in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text, parents=[common], epilog=_EXIT)
+        if name == "card":
+            command.add_argument("name", metavar="NAME")
+        if name == "claim":
+            command.add_argument("name", metavar="TYPE", help="a workload type such as training, or a class")
+            command.add_argument("--count", type=int, default=1, help="how many cards or shares")
+            command.add_argument("--cores", type=int, help="percent of a card, for a share")
+            command.add_argument("--memory", help="such as 20Gi, for a share")
+            command.add_argument("--title", default="", help="the template's name")
+        if name in ("pods", "claims"):
+            command.add_argument("-l", "--selector", default="", help="those with these labels")
+    return parser
+
+
+def _with_command(arguments: Sequence[str]) -> Sequence[str]:
+    """Flags may stand before the command, and no command is `status`."""
+    for index, word in enumerate(arguments):
+        after_flag = index and (
+            arguments[index - 1] in _TAKE_VALUE or arguments[index - 1].removeprefix("--") in _KUBECTL_FLAGS
+        )
+        if word in COMMANDS and not after_flag:
+            return [word, *arguments[:index], *arguments[index + 1 :]]
+        if not word.startswith("-") and not after_flag:
+            return arguments
+    if arguments and arguments[0] in ("-h", "--help"):
+        return arguments
+    return ["status", *arguments]
+
+
+def _kubectl_flags(given: argparse.Namespace) -> list[str]:
+    found = [f"--{flag}={value}" for flag in _KUBECTL_FLAGS for value in getattr(given, flag.replace("-", "_"))]
+    return found + (["--insecure-skip-tls-verify"] if given.insecure_skip_tls_verify else [])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,250 @@
+"""The subcommands: each asks for what it needs, and prints one picture of it.
+
+    arguments --> queries --> gatherer --> view.join --> a sheet, or a document --> stdout
+                                                    --> what could not be read  --> stderr
+
+Exit codes: 0 answered; 1 what was asked for by name is not there; 2 it cannot be told.
+"""
+
+import dataclasses
+import datetime
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from api import errors
+from cli import gatherer, kubectl, queries, settings, sheets, status, tables, templates
+from view import document, join, objects, picture
+
+FOUND, MISSING, UNTOLD = 0, 1, 2
+_MANY = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The command line, understood. `namespace` is empty where -n was not given."""
+
+    command: str
+    way: kubectl.Kubectl
+    output: settings.Output
+    now: datetime.datetime
+    form: str = ""
+    namespace: str = ""
+    everywhere: bool = False
+    labels: str = ""
+    headers: bool = True
+    quiet: bool = False
+    name: str = ""
+    size: templates.Size = field(default_factory=templates.Size)
+    title: str = ""
+    out: TextIO = sys.stdout
+    warnings: TextIO = sys.stderr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listing:
+    """How a list is printed. `prefix`: what `-o name` puts before a name, as kubectl get takes it."""
+
+    kind: str
+    prefix: str
+    rows: Callable[[join.View], Sequence[Any]]
+    sheet: Callable[[Sequence[Any], sheets.Style], sheets.Sheet]
+
+
+_LISTINGS: Mapping[str, _Listing] = {
+    "cards": _Listing(kind="Card", prefix="card", rows=lambda view: view.cards, sheet=sheets.cards),
+    "nodes": _Listing(
+        kind="Node", prefix="node", rows=lambda view: view.nodes, sheet=lambda rows, _: sheets.nodes(rows)
+    ),
+    "pods": _Listing(kind="Pod", prefix="pod", rows=lambda view: view.pods, sheet=sheets.pods),
+    "claims": _Listing(
+        kind="Claim", prefix="resourceclaim.resource.k8s.io", rows=lambda view: view.claims, sheet=sheets.claims
+    ),
+    "classes": _Listing(
+        kind="Class", prefix="elasticgpuclass.elasticgpu.io", rows=lambda view: view.classes, sheet=sheets.classes
+    ),
+}
+
+
+def run(asked: Asked) -> int:
+    """Prints the answer and gives the exit code."""
+    if asked.command == "status":
+        return _status(asked)
+    if asked.command == "card":
+        return _card(asked)
+    if asked.command == "claim":
+        return _claim(asked)
+    return _list(asked)
+
+
+def _list(asked: Asked) -> int:
+    namespace = _namespace(asked) if asked.command in ("pods", "claims") else asked.namespace
+    view = _view(asked, _wanted(asked, namespace), namespace)
+    listing = _LISTINGS[asked.command]
+    rows = listing.rows(view)
+    if asked.form in ("json", "yaml"):
+        _print_document(document.listing(listing.kind, rows, view), asked)
+    elif asked.form == "name":
+        asked.out.write("".join(f"{listing.prefix}/{row.name}\n" for row in rows))
+    elif rows:
+        style = _style(asked, view, spaces=not namespace)
+        _print_sheet(listing.sheet(rows, style), asked)
+    main = {"nodes": "slices", "cards": "slices"}.get(asked.command, asked.command)
+    unknown = main in view.unknown and not rows
+    _warn(asked, view)
+    if not rows and not unknown:
+        where = f" in {namespace} namespace" if namespace and asked.command in ("pods", "claims") else ""
+        asked.warnings.write(f"No {asked.command} found{where}.\n")
+    return UNTOLD if unknown else FOUND
+
+
+def _wanted(asked: Asked, namespace: str) -> tuple[queries.Query, ...]:
+    claims = queries.claims()
+    match asked.command:
+        case "cards":
+            return (queries.slices(), claims)
+        case "nodes":
+            return (queries.slices(), claims, queries.nodes(), queries.drivers())
+        case "pods":
+            pods = queries.pods(namespace, asked.labels)
+            return (queries.slices(), claims, pods, queries.device_classes(), queries.drivers())
+        case "claims":
+            return (queries.slices(), queries.claims(namespace, asked.labels), queries.device_classes())
+        case _:
+            return (queries.slices(), claims, queries.classes(), queries.device_classes())
+
+
+def _status(asked: Asked) -> int:
+    lists = (queries.classes(), queries.device_classes(), queries.nodes(), queries.drivers())
+    wanted = (queries.slices(), queries.claims(), *lists, *queries.pods_for_status())
+    view = _view(asked, wanted, asked.namespace)
+    if asked.form in ("json", "yaml"):
+        parts = ("total", "models", "nodes", "classes", "namespaces", "workload_types", "problems")
+        item = {name: document.plain(getattr(view, name)) for name in parts}
+        _print_document(document.single("Status", item, view), asked)
+    else:
+        asked.out.write(status.page(view, _style(asked, view), asked.output, wide=asked.form == "wide"))
+    _warn(asked, view)
+    return UNTOLD if "slices" in view.unknown else FOUND
+
+
+def _card(asked: Asked) -> int:
+    wanted = (queries.slices(), queries.claims())
+    view = _view(asked, wanted, asked.namespace)
+    found = [card for card in view.cards if _named(card, asked.name)]
+    if len(found) != 1:
+        _warn(asked, view)
+        asked.warnings.write(_not_one(found, asked.name))
+        return UNTOLD if "slices" in view.unknown else MISSING
+    spaces = sorted({holder.namespace for holder in (*found[0].holders, *found[0].observers)})
+    if spaces:  # whose containers use it is told by the pods of these namespaces alone
+        view = _with_pods(asked, wanted, spaces)
+        found = [card for card in view.cards if card.name == found[0].name] or found
+    if asked.form in ("json", "yaml"):
+        _print_document(document.single("Card", found[0], view), asked)
+    elif asked.form == "name":
+        asked.out.write(f"{_LISTINGS['cards'].prefix}/{found[0].name}\n")
+    else:
+        asked.out.write(status.card(found[0], view, _style(asked, view), asked.output))
+    _warn(asked, view)
+    return FOUND
+
+
+def _claim(asked: Asked) -> int:
+    view = _view(asked, (queries.classes(),), asked.namespace)
+    if why := view.unknown.get("classes"):
+        asked.warnings.write(f"Error: classes: {tables.clean(why)}\n")
+        return UNTOLD
+    try:
+        of = templates.chosen(view.classes, asked.name)
+    except errors.Invalid as error:
+        asked.warnings.write(f"Error: {tables.clean(str(error))}\n")
+        return MISSING
+    title = asked.title or f"{of.name.partition('.')[0]}-card"
+    made = templates.template(title, asked.namespace, of, asked.size)
+    if of.ready != "True" and not asked.quiet:
+        asked.warnings.write(f"Warning: class {of.name} is not ready: {tables.clean(of.reason)}\n")
+    _print_document(made, dataclasses.replace(asked, form="json" if asked.form == "json" else "yaml"))
+    if asked.form != "json":
+        asked.out.write(templates.usage(title))
+    return FOUND
+
+
+def _with_pods(asked: Asked, wanted: Sequence[queries.Query], spaces: Sequence[str]) -> join.View:
+    pods = queries.pods(spaces[0]) if len(spaces) == 1 else queries.pods()
+    return _view(asked, (*wanted, pods), asked.namespace)
+
+
+def _named(card: picture.Card, name: str) -> bool:
+    """By its name, its UUID, or what tables on a terminal show of it."""
+    wanted = name.lower().removeprefix("gpu-")
+    head, dots, tail = wanted.partition("..")
+    own = card.name.removeprefix("gpu-")
+    return own.startswith(head) and (not dots or own.endswith(tail))
+
+
+def _not_one(found: Iterable[picture.Card], name: str) -> str:
+    names = [card.name for card in found]
+    if not names:
+        return f'Error: card "{tables.clean(name)}" not found; kubectl egpu cards lists them all\n'
+    return f'Error: "{tables.clean(name)}" is the beginning of {len(names)} cards: {tables.listed(names, 5)}\n'
+
+
+def _namespace(asked: Asked) -> str:
+    """Empty for all of them."""
+    return "" if asked.everywhere else asked.namespace or asked.way.namespace()
+
+
+def _view(asked: Asked, wanted: Sequence[queries.Query], namespace: str) -> join.View:
+    return join.View(gatherer.gather(asked.way, wanted, namespace))
+
+
+def _style(asked: Asked, view: join.View, *, spaces: bool = True) -> sheets.Style:
+    brief = asked.output.terminal and asked.form != "wide"
+    names = sheets.short_names(view.cards) if brief else {}
+    return sheets.Style(now=asked.now, brief=brief, spaces=spaces, names=names)
+
+
+def _print_sheet(sheet: sheets.Sheet, asked: Asked) -> None:
+    asked.out.write(
+        tables.table(
+            sheet.columns,
+            sheet.rows,
+            wide=asked.form == "wide",
+            headers=asked.headers,
+            colour=asked.output.colour,
+            width=asked.output.width,
+        )
+    )
+
+
+def _print_document(content: dict[str, Any], asked: Asked) -> None:
+    if asked.form == "json":
+        asked.out.write(_json(content) + "\n")
+        return
+    import yaml  # noqa: PLC0415  for this form alone
+
+    asked.out.write(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+
+
+def _json(content: dict[str, Any]) -> str:
+    if len(content.get("items", ())) < _MANY:
+        return json.dumps(content, indent=4)
+    import msgspec  # noqa: PLC0415  costs more than it saves on short lists
+
+    return msgspec.json.format(msgspec.json.encode(content), indent=4).decode()
+
+
+def _warn(asked: Asked, view: join.View) -> None:
+    """What was asked for and could not be read; on stderr, so that scripts keep their data."""
+    if asked.quiet:
+        return
+    for kind, why in view.unknown.items():
+        if why != objects.NOT_ASKED:
+            asked.warnings.write(f"Warning: {kind.replace('_', ' ')}: {tables.clean(why)}\n")
+    for text in view.unreadable[:3]:
+        asked.warnings.write(f"Warning: could not be read: {tables.clean(text)}\n")
+    if len(view.unreadable) > 3:  # noqa: PLR2004  a few as examples
+        asked.warnings.write(f"Warning: {len(view.unreadable)} objects could not be read\n")

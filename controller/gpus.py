@@ -1,0 +1,184 @@
+"""The picture's cards -> the ElasticGPU objects that show them.
+
+    View + objects as they are --> turn --> writes     a card that differs from its object: apply the whole object
+                                                       an object without a card: delete it, unless a claim still
+                                                       holds the card; then it says that it is no longer published
+
+Nothing is written where nothing changed, and nothing while slices or claims are not known. While a pool is rewritten
+the objects of its cards stay. An object is bounded: holders beyond the limit are counted.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from api import elasticgpu, names, quantity, v1alpha1
+from view import join, objects, picture
+
+PATH = f"/apis/{names.API_VERSION}/{elasticgpu.PLURAL}"
+JSON = Mapping[str, Any]
+_NAMES_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GPU:
+    """An ElasticGPU as it is. `status` is None where it cannot be read: it is written anew."""
+
+    name: str
+    uid: str
+    status: elasticgpu.Status | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apply:
+    """The object `of` brought to what is wanted; made where it is not there."""
+
+    of: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remove:
+    """The object `of` a card that is gone."""
+
+    of: str
+    uid: str
+
+
+Write = Apply | Remove
+
+
+def gpu(data: JSON) -> GPU:
+    try:
+        status = msgspec.convert(data.get("status"), elasticgpu.Status)
+    except msgspec.ValidationError:
+        status = None
+    return GPU(name=data["metadata"]["name"], uid=data["metadata"]["uid"], status=status)
+
+
+def turn(seen: objects.Objects, view: join.View, found: Mapping[str, GPU], at: str) -> Iterator[Write]:
+    """What to write; `at` is the time as the API writes it. Lazy: who stops early has not paid for the rest."""
+    if seen.slices.unknown or seen.claims.unknown:
+        return
+    cards = _by_name(view.cards)
+    for name, card in cards.items():
+        before = found[name].status if name in found else None
+        if (wanted := _status(card, before, at)) != before:
+            yield Apply(of=name, body=_body(name, wanted))
+    held = _held(seen.claims.items)
+    in_rewrite = {pool.name for pool in view.pools if pool.incomplete}
+    for name in found.keys() - cards.keys():
+        status = found[name].status
+        if status is not None and status.pool in in_rewrite:
+            continue
+        if status is None or name not in held:
+            yield Remove(of=name, uid=found[name].uid)
+        elif (wanted := _unpublished(status, held[name], at)) != status:
+            yield Apply(of=name, body=_body(name, wanted))
+
+
+def _by_name(cards: Iterable[picture.Card]) -> dict[str, picture.Card]:
+    """A card that was moved may be listed by two nodes for a while: the one where it is held, else the later, counts."""
+    found: dict[str, picture.Card] = {}
+    for card in cards:
+        if card.name not in found or card.holders or not found[card.name].holders:
+            found[card.name] = card
+    return found
+
+
+def _held(claims: Iterable[objects.Claim]) -> Mapping[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for claim in claims:
+        for result in claim.results:
+            if not result.admin:
+                found.setdefault(result.device, []).append(f"{claim.namespace}/{claim.name}")
+    return found
+
+
+def _body(name: str, status: elasticgpu.Status) -> dict[str, Any]:
+    meta = {"name": name, "labels": {"app.kubernetes.io/managed-by": names.FIELD_MANAGER}}
+    kind = {"apiVersion": names.API_VERSION, "kind": elasticgpu.KIND}
+    return kind | {"metadata": meta, "status": msgspec.to_builtins(status)}
+
+
+def _status(card: picture.Card, before: elasticgpu.Status | None, at: str) -> elasticgpu.Status:
+    pods = [f"{holder.namespace}/{pod.name}" for holder in card.holders for pod in holder.pods]
+    more = f" and {len(pods) - _NAMES_SHOWN} more" if len(pods) > _NAMES_SHOWN else ""
+    shown = card.holders[: elasticgpu.MOST_HOLDERS]
+    return elasticgpu.Status(
+        node=card.node,
+        pool=card.pool,
+        uuid=card.uuid or "",
+        model=card.model or "",
+        state=card.state.value,
+        reason=card.reason,
+        held_by=", ".join(pods[:_NAMES_SHOWN]) + more,
+        capacity=_amounts(card.capacity),
+        free=_amounts(card.free or {}),
+        holders=tuple(map(_holder, shown)),
+        more_holders=len(card.holders) - len(shown),
+        observers=len(card.observers),
+        conditions=_conditions(card, before, at),
+    )
+
+
+def _holder(holder: picture.Holder) -> elasticgpu.Holder:
+    shown = holder.pods[: elasticgpu.MOST_PODS]
+    return elasticgpu.Holder(
+        namespace=holder.namespace,
+        claim=holder.claim,
+        request=holder.request,
+        class_name=holder.class_name,
+        amounts=_amounts(holder.amounts),
+        since=holder.since,
+        enforcement=holder.enforcement,
+        pods=tuple(elasticgpu.Pod(name=pod.name, containers=pod.containers or ()) for pod in shown),
+        more_pods=len(holder.pods) - len(shown),
+    )
+
+
+def _amounts(found: Mapping[str, int]) -> elasticgpu.Amounts:
+    memory = found.get(names.MEMORY)
+    return elasticgpu.Amounts(
+        cores=found.get("cores"),
+        memory=None if memory is None else quantity.text(memory),
+        shares=found.get("shares"),
+    )
+
+
+def _conditions(card: picture.Card, before: elasticgpu.Status | None, at: str) -> tuple[v1alpha1.Condition, ...]:
+    taints = "; ".join(
+        f"{one.key}{'=' if one.value else ''}{one.value}:{one.effect} since {one.since}" for one in card.taints
+    )
+    healthy = ("False", "Tainted", taints) if taints else ("True", "NoTaint", "")
+    return (
+        _condition("Healthy", *healthy, before, at),
+        _condition("Published", "True", "InSlice", "", before, at),
+    )
+
+
+def _unpublished(status: elasticgpu.Status, claims: list[str], at: str) -> elasticgpu.Status:
+    shown = ", ".join(sorted(claims)[:_NAMES_SHOWN])
+    message = f"no node publishes it any more, and claim {shown} still holds it; delete the claim's pods"
+    kept = tuple(one for one in status.conditions if one.type != "Published")
+    return msgspec.structs.replace(
+        status,
+        state=picture.State.UNKNOWN.value,
+        reason="no longer published",
+        conditions=(*kept, _condition("Published", "False", "NoLongerPublished", message, status, at)),
+    )
+
+
+def _condition(
+    type_: str, status: str, reason: str, message: str, before: elasticgpu.Status | None, at: str
+) -> v1alpha1.Condition:
+    last = next((one for one in before.conditions if one.type == type_), None) if before else None
+    return v1alpha1.Condition(
+        type=type_,
+        status=status,
+        reason=reason,
+        message=message,
+        last_transition_time=last.last_transition_time if last and last.status == status else at,
+    )

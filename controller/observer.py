@@ -1,0 +1,126 @@
+"""The cluster's cards and who holds them, as one numbered picture after another.
+
+    slices (the watcher's) + claims, pods, nodes, ElasticGPU objects --> Scene --> recorder, metrics
+
+A kind that is not listed yet is unknown with that reason: cards are then unknown too, not free. So a right that is
+missing, or a CRD that is, costs this picture alone. It is made in a thread, since a large cluster takes a second.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from controller import gpus, snapshot
+from kube import apiserver, informer
+from view import join, objects, reader
+
+T = TypeVar("T")
+
+_PACE_S = 1.0
+"""Between pictures: claims come and go by the thousand, and people read once in a while."""
+_REST = 4
+"""So many times as long as a picture took, nothing is done: a large cluster's takes at most a fifth of a core."""
+_CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
+_PODS = "/api/v1/pods"
+_NODES = "/api/v1/nodes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pod:
+    """A pod in both of its meanings; most have neither."""
+
+    user: objects.Pod | None
+    driver: objects.DriverPod | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """One picture, and the objects that show it. `gpus` is None until those are listed."""
+
+    number: int
+    seen: objects.Objects
+    view: join.View
+    gpus: Mapping[str, gpus.GPU] | None
+
+
+class Observer:
+    """Watches what the picture is made of."""
+
+    def __init__(self, api: apiserver.APIServer, slices: informer.Informer[snapshot.Slice]) -> None:
+        self._slices = slices
+        self._claims = informer.Informer(api, _CLAIMS, project=reader.claim)
+        self._pods = informer.Informer(api, _PODS, project=_pod)
+        self._nodes = informer.Informer(api, _NODES, project=reader.node)
+        self._gpus = informer.Informer(api, gpus.PATH, project=gpus.gpu)
+        self._own: dict[str, informer.Informer[Any]] = {
+            "resourceclaims": self._claims,
+            "pods": self._pods,
+            "nodes": self._nodes,
+            "elasticgpus": self._gpus,
+        }
+        self._stale = asyncio.Event()
+        self._latest = self._scene(0)
+        self._turn = asyncio.Condition()
+
+    async def run(self, show: Callable[[Scene], None]) -> None:
+        """Keeps the picture current until cancelled; `show` sees each one."""
+        async with asyncio.TaskGroup() as group:
+            for name, kept in self._own.items():
+                group.create_task(kept.run(), name=f"watch {name}")
+            for kept in (self._slices, *self._own.values()):
+                group.create_task(self._note_changes(kept), name="note changes")
+            while True:
+                await self._stale.wait()
+                self._stale.clear()
+                now = self._scene(self._latest.number + 1)
+                started = asyncio.get_running_loop().time()
+                await asyncio.to_thread(_make, now.view)
+                took_s = asyncio.get_running_loop().time() - started
+                show(now)
+                async with self._turn:
+                    self._latest = now
+                    self._turn.notify_all()
+                await asyncio.sleep(max(_PACE_S, _REST * took_s))
+
+    async def newer(self, than: int, *, within_s: float) -> Scene:
+        """The latest picture, as soon as its number is above `than`, or as it is after `within_s`."""
+        async with self._turn:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    await self._turn.wait_for(lambda: self._latest.number > than)
+            return self._latest
+
+    def _scene(self, number: int) -> Scene:
+        seen = objects.Objects(
+            slices=_part(self._slices, lambda item: item.seen),
+            claims=_part(self._claims, lambda item: item),
+            pods=_part(self._pods, lambda item: item and item.user),
+            drivers=_part(self._pods, lambda item: item and item.driver),
+            nodes=_part(self._nodes, lambda item: item),
+        )
+        found = dict(self._gpus.objects) if self._gpus.synced.is_set() else None
+        return Scene(number=number, seen=seen, view=join.View(seen), gpus=found)
+
+    async def _note_changes(self, kept: informer.Informer[Any]) -> None:
+        seen = 0
+        while True:
+            seen = await kept.changed(seen)
+            self._stale.set()
+
+
+def _pod(data: dict[str, Any]) -> _Pod | None:
+    user, driver = reader.pod(data), reader.driver_pod(data)
+    return _Pod(user=user, driver=driver) if user or driver else None
+
+
+def _part(kept: informer.Informer[Any], of: Callable[[Any], T | None]) -> objects.Part[T]:
+    if not kept.synced.is_set():
+        return objects.Part(unknown="not listed yet")
+    return objects.Part(items=tuple(found for item in kept.objects.values() if (found := of(item)) is not None))
+
+
+def _make(view: join.View) -> None:
+    """All that will be asked of it, so that nobody waits for it in the event loop."""
+    _ = view.cards, view.models, view.nodes, view.namespaces, view.problems

@@ -1,0 +1,104 @@
+"""Cards and claims -> ElasticGPU objects and series, all of it real but the API server."""
+
+import asyncio
+import contextlib
+import socket
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from controller import __main__ as controller
+from controller import settings
+from kube import apiserver
+from tests.cli.conftest import put
+from tests.fakes.apiserver import FakeAPIServer
+from tests.view.objects import JSON, a_card, a_claim, a_driver, a_node, a_pod, a_result, a_slice, name_of
+
+GPUS = "/apis/elasticgpu.io/v1alpha1/elasticgpus"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeAPIServer]:
+    async with FakeAPIServer() as server:
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def running(server: FakeAPIServer, folder: Path, port: int = 0) -> AsyncIterator[None]:
+    """A whole controller, stopped as SIGTERM stops it."""
+    async with apiserver.APIServer.connect(server.kubeconfig(folder)) as api:
+        given = settings.Settings(namespace="egpu", pod_name="one", port=port)
+        task = asyncio.create_task(controller.serve(api, given), name="controller")
+        try:
+            yield
+            assert not task.done()
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def shown(server: FakeAPIServer, number: int) -> JSON:
+    found: JSON = (server.get(f"{GPUS}/{name_of(number)}") or {}).get("status", {})
+    return found
+
+
+async def test_a_card_is_shown_free_then_held_then_free_then_gone(server: FakeAPIServer, tmp_path: Path) -> None:
+    put(server, a_slice(a_card(1), a_card(2)))
+    async with running(server, tmp_path):
+        await server.until(lambda: shown(server, 1).get("state") == "Free", within_s=15)
+        put(server, a_claim("c", a_result(1), pods=("pod",)), a_pod(claim="c"))
+        await server.until(lambda: shown(server, 1).get("heldBy") == "ml/pod", within_s=15)
+        assert shown(server, 2)["state"] == "Free"
+        server.remove("/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims/c")
+        await server.until(lambda: shown(server, 1).get("state") == "Free", within_s=15)
+        put(server, a_slice(a_card(1)))
+        await server.until(lambda: not shown(server, 2), within_s=15)
+    assert server.count("PATCH", GPUS) == 4
+
+
+async def test_a_change_by_hand_is_undone(server: FakeAPIServer, tmp_path: Path) -> None:
+    put(server, a_slice(a_card(1)))
+    async with running(server, tmp_path):
+        await server.until(lambda: shown(server, 1), within_s=15)
+        found = server.get(f"{GPUS}/{name_of(1)}") or {}
+        server.put(f"{GPUS}/{name_of(1)}", found | {"status": found["status"] | {"state": "Held"}})
+        await server.until(lambda: shown(server, 1)["state"] == "Free", within_s=15)
+
+
+async def test_without_the_right_to_list_claims_nothing_is_written_and_classes_go_on(
+    server: FakeAPIServer, tmp_path: Path
+) -> None:
+    server.fault(path="resourceclaims", status=403, reason="Forbidden", times=-1)
+    put(server, a_slice(a_card(1)))
+    async with running(server, tmp_path):
+        server.put(
+            "/apis/elasticgpu.io/v1alpha1/elasticgpuclasses/x.example.com",
+            {"kind": "ElasticGPUClass", "spec": {"backend": "Whole"}},
+        )
+        await server.until(lambda: server.list("deviceclasses"), within_s=15)
+    assert server.list("elasticgpus") == []
+
+
+async def test_the_sums_are_series_and_nothing_unknown_is_0(server: FakeAPIServer, tmp_path: Path) -> None:
+    put(server, a_slice(a_card(1), a_card(2)), a_claim("c", a_result(1)), a_node(), a_driver())
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    async with running(server, tmp_path, port):
+        await server.until(lambda: shown(server, 1), within_s=15)
+        text = await asyncio.to_thread(_scrape, port)
+    model = 'model="NVIDIA H100 80GB HBM3"'
+    assert f'elasticgpu_cards{{{model},state="Held"}} 1.0' in text
+    assert f"elasticgpu_memory_free_bytes{{{model}}} 8.589934592e+10" in text
+    assert 'elasticgpu_node_cards{node="node1",state="Free"} 1.0' in text
+    assert 'elasticgpu_namespace_cards{namespace="ml"} 1.0' in text
+    assert 'elasticgpu_problems{kind="ClaimUnused"} 1.0' in text
+    assert "ClassNotReady" not in text
+
+
+def _scrape(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        text: str = answer.read().decode()
+        return text

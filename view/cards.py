@@ -1,0 +1,186 @@
+"""Each card with its holders, and what they leave of it.
+
+    slices -> the current devices of each pool --+
+    claims -> who has a result on a device ------+--> Card: state, holders, what is free
+
+What must stay true: only a pool's newest generation counts, as for the scheduler; a claim whose server stored no
+consumed capacity holds the whole card; claims with admin access hold nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from api import names
+from view import objects, picture
+
+Key = tuple[str, str]
+"""(pool, device)"""
+_BLOCKING = ("NoSchedule", "NoExecute")
+_EXHAUSTIBLE = ("memory", "shares")
+"""Without these a card takes nobody in; without cores it still takes shares of memory alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """A pool as its newest slices have it."""
+
+    name: str
+    node: str
+    generation: int
+    slices: tuple[objects.Slice, ...]
+
+    @property
+    def incomplete(self) -> str:
+        """What is missing, in words; empty where the pool is whole."""
+        wanted = max(item.of for item in self.slices)
+        if len(self.slices) == wanted:
+            return ""
+        return f"pool {self.name} has {len(self.slices)} of {wanted} slices of generation {self.generation}"
+
+
+def pools(slices: Iterable[objects.Slice]) -> tuple[Pool, ...]:
+    by_name: defaultdict[str, list[objects.Slice]] = defaultdict(list)
+    for item in slices:
+        by_name[item.pool].append(item)
+    found = []
+    for name, members in sorted(by_name.items()):
+        newest = max(item.generation for item in members)
+        current = tuple(sorted((item for item in members if item.generation == newest), key=lambda item: item.name))
+        node = next((item.node for item in current if item.node), "")
+        found.append(Pool(name=name, node=node, generation=newest, slices=current))
+    return tuple(found)
+
+
+def build(
+    found: Iterable[Pool], claims: objects.Part[objects.Claim], pods: objects.Part[objects.Pod]
+) -> tuple[picture.Card, ...]:
+    """All cards in the order of nodes and slices."""
+    results = _results(claims.items)
+    uses = _uses(pods.items)
+    unknown = _not_known(claims)
+    return tuple(
+        _card(device, pool, results.get((pool.name, device.name), ()), uses, unknown)
+        for pool in sorted(found, key=lambda pool: (pool.node, pool.name))
+        for item in pool.slices
+        for device in item.devices
+    )
+
+
+def amounts(result: objects.Result, capacity: Mapping[str, int]) -> dict[str, int]:
+    """What a result takes of its card: all of it where nothing else is said."""
+    return dict(result.consumed) or dict(capacity)
+
+
+def class_of(claim: objects.Claim, request: str) -> str:
+    return dict(claim.classes).get(request, "")
+
+
+def containers(uses: Iterable[objects.Use], claim: str, request: str) -> tuple[str, ...]:
+    """Those that use this request, or all of the claim."""
+    wanted = ("", request.partition("/")[0])
+    return tuple(dict.fromkeys(use.container for use in uses if use.claim == claim and use.request in wanted))
+
+
+Uses = Mapping[str, tuple[objects.Use, ...]]
+"""Pod uid -> what its containers use; a pod that was not read is not in it."""
+
+
+def _uses(pods: Iterable[objects.Pod]) -> Uses:
+    return {pod.uid: pod.uses for pod in pods}
+
+
+def _not_known(claims: objects.Part[objects.Claim]) -> str:
+    """Why a card without a holder may have one."""
+    if claims.unknown:
+        return claims.unknown
+    if claims.namespace:
+        return f"only claims of namespace {claims.namespace} could be read"
+    return "not all claims were asked for" if claims.partial else ""
+
+
+def _results(claims: Iterable[objects.Claim]) -> Mapping[Key, list[tuple[objects.Claim, objects.Result]]]:
+    found: defaultdict[Key, list[tuple[objects.Claim, objects.Result]]] = defaultdict(list)
+    for claim in claims:
+        for result in claim.results:
+            found[result.pool, result.device].append((claim, result))
+    return found
+
+
+def _card(
+    device: objects.Device,
+    pool: Pool,
+    results: Iterable[tuple[objects.Claim, objects.Result]],
+    uses: Uses,
+    unknown: str,
+) -> picture.Card:
+    capacity = dict(device.capacity)
+    at = sorted(results, key=lambda pair: (pair[0].since or pair[0].created, pair[0].namespace, pair[0].name))
+    holders = tuple(_holder(claim, result, capacity, uses) for claim, result in at if not result.admin)
+    free: dict[str, int] | None = _free(device, capacity, holders)
+    state, reason = _state(device, pool, holders, free or {})
+    if unknown and state is not picture.State.HELD:
+        state, reason, free = picture.State.UNKNOWN, unknown, None
+    return picture.Card(
+        name=device.name,
+        uuid=device.uuid,
+        model=device.model,
+        node=pool.node or pool.name.removeprefix(names.POOL_PREFIX),
+        pool=pool.name,
+        bus_id=device.bus_id,
+        driver_version=device.driver_version,
+        state=state,
+        reason=reason,
+        capacity=capacity,
+        free=free,
+        holders=holders,
+        observers=tuple(_holder(claim, result, {}, uses) for claim, result in at if result.admin),
+        taints=device.taints,
+    )
+
+
+def _holder(claim: objects.Claim, result: objects.Result, capacity: Mapping[str, int], uses: Uses) -> picture.Holder:
+    return picture.Holder(
+        namespace=claim.namespace,
+        claim=claim.name,
+        uid=claim.uid,
+        request=result.request,
+        class_name=class_of(claim, result.request),
+        since=claim.since or claim.created,
+        amounts={} if result.admin else amounts(result, capacity),
+        share_id=result.share_id,
+        enforcement=result.enforcement,
+        pods=tuple(_pods(claim, result.request, uses)),
+    )
+
+
+def _pods(claim: objects.Claim, request: str, uses: Uses) -> Iterator[picture.PodUse]:
+    for name, uid in claim.reserved_for:
+        inside = containers(uses[uid], claim.name, request) if uid in uses else None
+        yield picture.PodUse(name=name, uid=uid, containers=inside)
+
+
+def _free(device: objects.Device, capacity: Mapping[str, int], holders: tuple[picture.Holder, ...]) -> dict[str, int]:
+    if holders and not device.shared:
+        return dict.fromkeys(capacity, 0)
+    taken: defaultdict[str, int] = defaultdict(int)
+    for holder in holders:
+        for name, amount in holder.amounts.items():
+            taken[name] += amount
+    return {name: max(0, total - taken[name]) for name, total in capacity.items()}
+
+
+def _state(
+    device: objects.Device, pool: Pool, holders: tuple[picture.Holder, ...], free: Mapping[str, int]
+) -> tuple[picture.State, str]:
+    blocked = next((f"taint {_said(one)}" for one in device.taints if one.effect in _BLOCKING), "") or pool.incomplete
+    if not holders:
+        return (picture.State.BLOCKED, blocked) if blocked else (picture.State.FREE, "")
+    limits = [free[name] for name in _EXHAUSTIBLE if name in free]
+    if blocked or not device.shared or not limits or min(limits) == 0:
+        return picture.State.HELD, blocked
+    return picture.State.PARTLY, ""
+
+
+def _said(taint: objects.Taint) -> str:
+    return f"{taint.key}={taint.value}" if taint.value else taint.key

@@ -1,0 +1,96 @@
+"""The only join of slices, claims, pods, classes, nodes and drivers.
+
+    Objects --> cards (with holders) --> totals
+                     |               --> pods, claims --> problems
+
+What it is given is all that it looks at: the same objects give the same picture, for the controller and for a user's
+command line alike. Each part is made when it is first asked for, and kept: who prints cards does not pay for problems.
+"""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import fields
+
+from view import cards, objects, picture, problems, totals, users
+
+_Pools = tuple[cards.Pool, ...]
+
+
+class View:
+    """The whole picture of what was `seen`."""
+
+    def __init__(self, seen: objects.Objects) -> None:
+        self._seen = seen
+
+    @functools.cached_property
+    def cards(self) -> tuple[picture.Card, ...]:
+        return cards.build(self.pools, self._seen.claims, self._seen.pods)
+
+    @functools.cached_property
+    def pods(self) -> tuple[picture.Pod, ...]:
+        return users.pods(self._known)
+
+    @functools.cached_property
+    def claims(self) -> tuple[picture.Claim, ...]:
+        return users.claims(self._known)
+
+    @functools.cached_property
+    def total(self) -> picture.Tally | None:
+        """None where slices could not be read."""
+        return None if self._seen.slices.unknown else totals.tally(self.cards)
+
+    @functools.cached_property
+    def models(self) -> tuple[picture.Model, ...]:
+        return totals.models(self.cards)
+
+    @functools.cached_property
+    def nodes(self) -> tuple[picture.Node, ...]:
+        return () if self._seen.slices.unknown else totals.nodes(self.cards, self._seen.nodes, self._seen.drivers)
+
+    @functools.cached_property
+    def classes(self) -> tuple[picture.Class, ...]:
+        return totals.classes(self.cards, self._seen.claims.items, self._seen.classes.items)
+
+    @functools.cached_property
+    def namespaces(self) -> tuple[picture.Booked, ...]:
+        return totals.namespaces(self.cards)
+
+    @functools.cached_property
+    def workload_types(self) -> tuple[picture.Booked, ...]:
+        return totals.workload_types(self.cards, self._seen.pods, self._seen.classes)
+
+    @functools.cached_property
+    def problems(self) -> tuple[picture.Problem, ...]:
+        return problems.find(self.pools, self._known, self.pods)
+
+    @functools.cached_property
+    def unknown(self) -> Mapping[str, str]:
+        """Kind -> why it could not be read, or not all of it."""
+        found = {name: part.unknown for name, part in self._parts.items()}
+        found |= {
+            name: f"only those of namespace {part.namespace} could be read"
+            for name, part in self._parts.items()
+            if part.namespace
+        }
+        return {name: reason for name, reason in found.items() if reason}
+
+    @functools.cached_property
+    def unreadable(self) -> tuple[str, ...]:
+        return tuple(text for part in self._parts.values() for text in part.unreadable)
+
+    @functools.cached_property
+    def pools(self) -> _Pools:
+        return cards.pools(self._seen.slices.items)
+
+    @functools.cached_property
+    def _known(self) -> users.Known:
+        return users.Known(
+            seen=self._seen,
+            claims={(claim.namespace, claim.name): claim for claim in self._seen.claims.items},
+            cards={(card.pool, card.name): card for card in self.cards},
+            total=self.total,
+        )
+
+    @property
+    def _parts(self) -> Mapping[str, objects.Part[object]]:
+        return {field.name: getattr(self._seen, field.name) for field in fields(self._seen)}

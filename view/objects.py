@@ -1,0 +1,184 @@
+"""The API's objects as far as the picture of the cluster needs them: values alone, each kind with what is not known of it."""
+
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+Reference = tuple[str, str]
+"""(namespace, name)"""
+NOT_ASKED = "not asked for"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part(Generic[T]):
+    """All objects of one kind. `unknown`: why they could not be read; empty where they could.
+
+    namespace: the only one that could be read, empty for all of them.
+    partial: a filter left some out, so that nobody may be taken for gone.
+    unreadable: objects that made no sense, each with the reason.
+    """
+
+    items: tuple[T, ...] = ()
+    unknown: str = ""
+    namespace: str = ""
+    partial: bool = False
+    unreadable: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Who is not in it does not exist."""
+        return not (self.unknown or self.namespace or self.partial or self.unreadable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taint:
+    key: str
+    value: str
+    effect: str
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """`capacity` in whole units: bytes, percent, pieces. `shared`: several claims may hold parts of it."""
+
+    name: str
+    uuid: str | None = None
+    model: str | None = None
+    bus_id: str | None = None
+    driver_version: str | None = None
+    capacity: tuple[tuple[str, int], ...] = ()
+    shared: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    name: str
+    pool: str
+    generation: int
+    of: int
+    """How many slices the pool has at this generation."""
+    node: str
+    created: str
+    devices: tuple[Device, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One device of an allocation. `consumed` is empty where the server stored no capacity for it."""
+
+    request: str
+    pool: str
+    device: str
+    admin: bool = False
+    share_id: str = ""
+    consumed: tuple[tuple[str, int], ...] = ()
+    enforcement: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """`classes`: request -> class, a subrequest under `request/subrequest`. `results`: devices of our driver alone."""
+
+    namespace: str
+    name: str
+    uid: str
+    created: str
+    classes: tuple[tuple[str, str], ...] = ()
+    allocated: bool = False
+    since: str = ""
+    results: tuple[Result, ...] = ()
+    reserved_for: tuple[tuple[str, str], ...] = ()
+    """(name, uid) of pods."""
+    other_users: int = 0
+    deleting: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """A container that uses a request of a claim; no request means all of them."""
+
+    container: str
+    claim: str
+    request: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """A pod that names claims. `claims`: the pod's word for it -> the claim object, empty where it is not made yet."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    phase: str
+    created: str
+    workload_type: str = ""
+    claims: tuple[tuple[str, str], ...] = ()
+    uses: tuple[Use, ...] = ()
+    templates: tuple[tuple[str, str], ...] = ()
+    scheduler_says: str = ""
+    waits_since: str = ""
+    container_says: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    type: str
+    status: str
+    reason: str
+    message: str
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GPUClass:
+    name: str
+    created: str
+    backend: str = ""
+    workload_types: tuple[str, ...] = ()
+    matching: int | None = None
+    conditions: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceClass:
+    """`ours`: its selectors name our driver, or it has none and takes every device."""
+
+    name: str
+    ours: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    name: str
+    ready: bool
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverPod:
+    """A pod of the node driver: whether someone answers for the node's cards."""
+
+    node: str
+    name: str
+    namespace: str
+    ready: bool
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objects:
+    """What the picture is made of. A kind that nobody asked for is unknown for that reason."""
+
+    slices: Part[Slice]
+    claims: Part[Claim]
+    pods: Part[Pod] = field(default_factory=lambda: Part(unknown=NOT_ASKED))
+    classes: Part[GPUClass] = field(default_factory=lambda: Part(unknown=NOT_ASKED))
+    device_classes: Part[DeviceClass] = field(default_factory=lambda: Part(unknown=NOT_ASKED))
+    nodes: Part[Node] = field(default_factory=lambda: Part(unknown=NOT_ASKED))
+    drivers: Part[DriverPod] = field(default_factory=lambda: Part(unknown=NOT_ASKED))

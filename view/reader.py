@@ -1,0 +1,250 @@
+"""JSON of the API -> the values that the picture is made of.
+
+    list of objects --> part --> Part (values, and what could not be read)
+
+Tolerant: a field that newer servers add is ignored, an object that cannot be read costs itself and is named. Raw JSON
+goes no further than here.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from api import errors, names, quantity
+from view import objects
+
+T = TypeVar("T")
+JSON = Mapping[str, Any]
+
+
+def part(
+    items: Iterable[JSON], read: Callable[[JSON], T | None], *, namespace: str = "", partial: bool = False
+) -> objects.Part[T]:
+    """The values of a list. What `read` gives None for has nothing to do with us."""
+    found: list[T] = []
+    unreadable: list[str] = []
+    for item in items:
+        try:
+            value = read(item)
+        except (errors.ElasticGPUError, KeyError, TypeError, ValueError, AttributeError) as error:
+            unreadable.append(f"{_named(item)}: {error!r}"[:300])
+        else:
+            if value is not None:
+                found.append(value)
+    return objects.Part(items=tuple(found), namespace=namespace, partial=partial, unreadable=tuple(unreadable))
+
+
+def slice_(data: JSON) -> objects.Slice | None:
+    meta, spec = data["metadata"], data["spec"]
+    if spec["driver"] != names.LOCAL_DRIVER:
+        return None
+    pool = spec["pool"]
+    return objects.Slice(
+        name=meta["name"],
+        pool=pool["name"],
+        generation=pool.get("generation", 0),
+        of=pool.get("resourceSliceCount", 1),
+        node=spec.get("nodeName") or "",
+        created=meta.get("creationTimestamp", ""),
+        devices=tuple(_device(item) for item in spec.get("devices") or ()),
+    )
+
+
+def claim(data: JSON) -> objects.Claim:
+    """Any claim; of other drivers' devices it only says that it is allocated."""
+    meta, status = data["metadata"], data.get("status") or {}
+    allocation = status.get("allocation")
+    results = (allocation or {}).get("devices", {}).get("results") or ()
+    ours = [item for item in results if item["driver"] == names.LOCAL_DRIVER]
+    told = {
+        (item["pool"], item["device"], item.get("shareID", "")): (item.get("data") or {}).get("enforcement", "")
+        for item in status.get("devices") or ()
+        if item.get("driver") == names.LOCAL_DRIVER
+    }
+    users = status.get("reservedFor") or ()
+    pods = tuple(
+        (item["name"], item["uid"]) for item in users if item.get("resource") == "pods" and not item.get("apiGroup")
+    )
+    return objects.Claim(
+        namespace=meta["namespace"],
+        name=meta["name"],
+        uid=meta["uid"],
+        created=meta.get("creationTimestamp", ""),
+        classes=tuple(_classes(data.get("spec") or {})),
+        allocated=allocation is not None,
+        since=(allocation or {}).get("allocationTimestamp") or "",
+        results=tuple(_result(item, told) for item in ours),
+        reserved_for=pods,
+        other_users=len(users) - len(pods),
+        deleting="deletionTimestamp" in meta,
+    )
+
+
+def pod(data: JSON) -> objects.Pod | None:
+    """A pod that names claims, in its spec or through an extended resource; others do not concern us."""
+    meta, spec, status = data["metadata"], data["spec"], data.get("status") or {}
+    wanted, extended = spec.get("resourceClaims") or (), status.get("extendedResourceClaimStatus") or {}
+    if not wanted and not extended:
+        return None
+    made = {item["name"]: item.get("resourceClaimName") or "" for item in status.get("resourceClaimStatuses") or ()}
+    claims = {item["name"]: item.get("resourceClaimName") or made.get(item["name"], "") for item in wanted}
+    containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
+    uses = [
+        objects.Use(container=one["name"], claim=claims.get(use["name"], ""), request=use.get("request") or "")
+        for one in containers
+        for use in (one.get("resources") or {}).get("claims") or ()
+    ]
+    if extended:
+        name = claims[""] = extended["resourceClaimName"]
+        uses += [
+            objects.Use(container=item["containerName"], claim=name, request=item["requestName"])
+            for item in extended.get("requestMappings") or ()
+        ]
+    refused = next((one for one in _conditions(status) if one.type == "PodScheduled" and one.status != "True"), None)
+    waits = [
+        f"{waiting.get('reason', '')}: {waiting.get('message', '')}".rstrip(": ")
+        for one in status.get("containerStatuses") or ()
+        if (waiting := (one.get("state") or {}).get("waiting"))
+    ]
+    return objects.Pod(
+        namespace=meta["namespace"],
+        name=meta["name"],
+        uid=meta["uid"],
+        node=spec.get("nodeName") or "",
+        phase=status.get("phase") or "Unknown",
+        created=meta.get("creationTimestamp", ""),
+        workload_type=(meta.get("labels") or {}).get(names.WORKLOAD_LABEL, ""),
+        claims=tuple(claims.items()),
+        uses=tuple(uses),
+        templates=tuple(
+            (item["name"], item["resourceClaimTemplateName"])
+            for item in wanted
+            if item.get("resourceClaimTemplateName")
+        ),
+        scheduler_says=refused.message if refused else "",
+        waits_since=refused.since if refused else meta.get("creationTimestamp", ""),
+        container_says=waits[0] if waits else "",
+    )
+
+
+def gpu_class(data: JSON) -> objects.GPUClass:
+    meta, spec, status = data["metadata"], data.get("spec") or {}, data.get("status") or {}
+    return objects.GPUClass(
+        name=meta["name"],
+        created=meta.get("creationTimestamp", ""),
+        backend=spec.get("backend", ""),
+        workload_types=tuple(spec.get("workloadTypes") or ()),
+        matching=status.get("matchingCards"),
+        conditions=_conditions(status),
+    )
+
+
+def device_class(data: JSON) -> objects.DeviceClass:
+    selectors = (data.get("spec") or {}).get("selectors") or ()
+    texts = [(selector.get("cel") or {}).get("expression") or "" for selector in selectors]
+    ours = not texts or any(f'"{names.LOCAL_DRIVER}"' in text for text in texts)
+    return objects.DeviceClass(name=data["metadata"]["name"], ours=ours)
+
+
+def node(data: JSON) -> objects.Node:
+    found = next((one for one in _conditions(data.get("status") or {}) if one.type == "Ready"), None)
+    return objects.Node(
+        name=data["metadata"]["name"],
+        ready=found is not None and found.status == "True",
+        since=found.since if found else "",
+    )
+
+
+def driver_pod(data: JSON) -> objects.DriverPod | None:
+    meta, where = data["metadata"], data["spec"].get("nodeName")
+    labels = meta.get("labels") or {}
+    ours = all(labels.get(key) == value for key, value in names.DRIVER_PODS.items())
+    if not ours or not where or "deletionTimestamp" in meta:
+        return None
+    found = next((one for one in _conditions(data.get("status") or {}) if one.type == "Ready"), None)
+    return objects.DriverPod(
+        node=where,
+        name=meta["name"],
+        namespace=meta["namespace"],
+        ready=found is not None and found.status == "True",
+        since=found.since if found else meta.get("creationTimestamp", ""),
+    )
+
+
+def _device(data: JSON) -> objects.Device:
+    attributes, capacity = data.get("attributes") or {}, data.get("capacity") or {}
+    return objects.Device(
+        name=data["name"],
+        uuid=_own(attributes, names.UUID).get("string"),
+        model=_own(attributes, names.PRODUCT_NAME).get("string"),
+        bus_id=(attributes.get(names.PCI_BUS_ID) or {}).get("string"),
+        driver_version=_own(attributes, names.DRIVER_VERSION).get("version"),
+        capacity=tuple(sorted((_bare(key), _amount(value["value"])) for key, value in capacity.items())),
+        shared=bool(data.get("allowMultipleAllocations")),
+        taints=tuple(_taint(item) for item in data.get("taints") or ()),
+    )
+
+
+def _taint(data: JSON) -> objects.Taint:
+    return objects.Taint(
+        key=data["key"], value=data.get("value") or "", effect=data["effect"], since=data.get("timeAdded") or ""
+    )
+
+
+def _result(data: JSON, told: Mapping[tuple[str, str, str], Any]) -> objects.Result:
+    consumed = data.get("consumedCapacity") or {}
+    held = told.get((data["pool"], data["device"], data.get("shareID", "")), "")
+    if isinstance(held, dict):
+        held = ", ".join(f"{name}: {rung}" for name, rung in sorted(held.items()))
+    return objects.Result(
+        request=data["request"],
+        pool=data["pool"],
+        device=data["device"],
+        admin=bool(data.get("adminAccess")),
+        share_id=data.get("shareID") or "",
+        consumed=tuple(sorted((_bare(key), _amount(value)) for key, value in consumed.items())),
+        enforcement=str(held),
+    )
+
+
+def _classes(spec: JSON) -> Iterable[tuple[str, str]]:
+    for item in (spec.get("devices") or {}).get("requests") or ():
+        if exactly := item.get("exactly"):
+            yield item["name"], exactly["deviceClassName"]
+        for sub in item.get("firstAvailable") or ():
+            yield f"{item['name']}/{sub['name']}", sub["deviceClassName"]
+
+
+def _conditions(status: JSON) -> tuple[objects.Condition, ...]:
+    return tuple(
+        objects.Condition(
+            type=item["type"],
+            status=item["status"],
+            reason=item.get("reason") or "",
+            message=item.get("message") or "",
+            since=item.get("lastTransitionTime") or "",
+        )
+        for item in status.get("conditions") or ()
+    )
+
+
+def _own(entries: JSON, name: str) -> JSON:
+    found: JSON = entries.get(name) or entries.get(f"{names.LOCAL_DRIVER}/{name}") or {}
+    return found
+
+
+def _bare(name: str) -> str:
+    return name.removeprefix(f"{names.LOCAL_DRIVER}/")
+
+
+@functools.lru_cache(maxsize=4096)
+def _amount(text: str | int) -> int:
+    return int(quantity.parse(text))
+
+
+def _named(item: Any) -> str:
+    try:
+        meta = item["metadata"]
+        return "/".join(filter(None, (meta.get("namespace"), meta["name"])))
+    except (KeyError, TypeError, AttributeError):
+        return "an object without a name"

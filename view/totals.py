@@ -1,0 +1,132 @@
+"""Sums over cards and claims: by model, node, namespace, workload type and class.
+
+Cards are counted, never consumers: a card that five claims share is one card in every number.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+
+from api import names
+from view import objects, picture
+
+_FIELDS = {state: state.value.lower() for state in picture.State}
+
+
+def tally(cards: Iterable[picture.Card]) -> picture.Tally:
+    counts = dict.fromkeys(_FIELDS.values(), 0)
+    total = memory = free = 0
+    known = True
+    for card in cards:
+        total += 1
+        counts[_FIELDS[card.state]] += 1
+        memory += card.capacity.get(names.MEMORY, 0)
+        if card.free is None:
+            known = False
+        elif card.state in (picture.State.FREE, picture.State.PARTLY):
+            free += card.free.get(names.MEMORY, 0)
+    return picture.Tally(total=total, memory=memory, memory_free=free if known else None, **counts)
+
+
+def models(cards: Iterable[picture.Card]) -> tuple[picture.Model, ...]:
+    return tuple(
+        picture.Model(name=name, tally=tally(members))
+        for name, members in _grouped(cards, lambda card: card.model or "")
+    )
+
+
+def nodes(
+    cards: Iterable[picture.Card], known: objects.Part[objects.Node], drivers: objects.Part[objects.DriverPod]
+) -> tuple[picture.Node, ...]:
+    """The nodes that have cards, or a driver."""
+    ready = {node.name: node.ready for node in known.items}
+    answering: dict[str, bool] = {}
+    for pod in drivers.items:
+        answering[pod.node] = pod.ready or answering.get(pod.node, False)
+    members = dict(_grouped(cards, lambda card: card.node))
+    return tuple(
+        picture.Node(
+            name=name,
+            models=tuple(sorted({card.model or "" for card in members.get(name, ())})),
+            tally=tally(members.get(name, ())),
+            ready=None if known.unknown else ready.get(name, False),
+            driver=None if drivers.unknown else answering.get(name, False),
+        )
+        for name in sorted(members.keys() | answering.keys())
+    )
+
+
+def namespaces(cards: Iterable[picture.Card]) -> tuple[picture.Booked, ...]:
+    return _booked(cards, lambda holder: (holder.namespace,))
+
+
+def workload_types(
+    cards: Iterable[picture.Card], pods: objects.Part[objects.Pod], classes: objects.Part[objects.GPUClass]
+) -> tuple[picture.Booked, ...]:
+    """By the label of the pods; where they have none, by the class, if it is for one type alone. "" is for no type."""
+    label = {pod.uid: pod.workload_type for pod in pods.items}
+    made_for = {item.name: item.workload_types[0] for item in classes.items if len(item.workload_types) == 1}
+
+    def types(holder: picture.Holder) -> tuple[str, ...]:
+        told = {label[pod.uid] for pod in holder.pods if label.get(pod.uid)}
+        return tuple(sorted(told)) or (made_for.get(holder.class_name, ""),)
+
+    return _booked(cards, types)
+
+
+def classes(
+    cards: Iterable[picture.Card], claims: Iterable[objects.Claim], known: Iterable[objects.GPUClass]
+) -> tuple[picture.Class, ...]:
+    booked = {found.name: found for found in _booked(cards, lambda holder: (holder.class_name,))}
+    waiting: defaultdict[str, int] = defaultdict(int)
+    for claim in claims:
+        for name in set() if claim.allocated else {name for _, name in claim.classes}:
+            waiting[name] += 1
+    return tuple(
+        _class(item, booked.get(item.name, picture.Booked(name=item.name)), waiting[item.name])
+        for item in sorted(known, key=lambda item: item.name)
+    )
+
+
+def _class(item: objects.GPUClass, booked: picture.Booked, waiting: int) -> picture.Class:
+    ready = next((found for found in item.conditions if found.type == names.READY), None)
+    return picture.Class(
+        name=item.name,
+        backend=item.backend,
+        workload_types=item.workload_types,
+        ready=ready.status if ready else "",
+        reason=ready.reason if ready else "the controller has not looked at it yet",
+        matching=item.matching,
+        created=item.created,
+        booked=booked,
+        waiting=waiting,
+    )
+
+
+def _booked(
+    cards: Iterable[picture.Card], keys: Callable[[picture.Holder], Iterable[str]]
+) -> tuple[picture.Booked, ...]:
+    at: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+    claims: defaultdict[str, set[str]] = defaultdict(set)
+    pods: defaultdict[str, set[str]] = defaultdict(set)
+    memory: defaultdict[str, int] = defaultdict(int)
+    for card in cards:
+        for holder in card.holders:
+            for key in keys(holder):
+                at[key].add((card.pool, card.name))
+                claims[key].add(holder.uid)
+                pods[key].update(pod.uid for pod in holder.pods)
+                memory[key] += holder.amounts.get(names.MEMORY, 0)
+    return tuple(
+        picture.Booked(name=key, cards=len(at[key]), claims=len(claims[key]), pods=len(pods[key]), memory=memory[key])
+        for key in sorted(at)
+    )
+
+
+def _grouped(
+    cards: Iterable[picture.Card], key: Callable[[picture.Card], str]
+) -> Iterable[tuple[str, list[picture.Card]]]:
+    found: defaultdict[str, list[picture.Card]] = defaultdict(list)
+    for card in cards:
+        found[key(card)].append(card)
+    by_name: Mapping[str, list[picture.Card]] = found
+    return sorted(by_name.items())

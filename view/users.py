@@ -1,0 +1,170 @@
+"""Pods and claims as the picture shows them, and why a pod does not run yet.
+
+The reason follows the chain: template, claim, class, cards, node. The first missing link is the reason; what the
+scheduler or the kubelet says is kept beside it as evidence, and never taken apart.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from view import cards, objects, picture
+
+_OVER = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What pods and claims are explained by."""
+
+    seen: objects.Objects
+    claims: Mapping[objects.Reference, objects.Claim]
+    cards: Mapping[cards.Key, picture.Card]
+    total: picture.Tally | None
+
+    def concerns(self, claim: objects.Claim) -> bool:
+        """It holds a card of ours, or waits for a class that gives cards of ours, or for one that does not exist."""
+        if claim.allocated:
+            return bool(claim.results)
+        if self.seen.device_classes.unknown:
+            return True
+        foreign = {item.name for item in self.seen.device_classes.items if not item.ours}
+        return not claim.classes or any(name not in foreign for _, name in claim.classes)
+
+
+def pods(known: Known) -> tuple[picture.Pod, ...]:
+    """Pods that have cards or wait for some; those that are over hold nothing any more, and are left out."""
+    return tuple(
+        _pod(pod, claims, known)
+        for pod in sorted(known.seen.pods.items, key=lambda pod: (pod.namespace, pod.name))
+        if pod.phase not in _OVER and (claims := _of(pod, known)) is not None
+    )
+
+
+def claims(known: Known) -> tuple[picture.Claim, ...]:
+    found = sorted(known.seen.claims.items, key=lambda claim: (claim.namespace, claim.name))
+    return tuple(_claim(claim, known) for claim in found if known.concerns(claim))
+
+
+def _of(pod: objects.Pod, known: Known) -> tuple[objects.Claim, ...] | None:
+    """The pod's claims that concern us; None where all of them are other drivers'."""
+    found = [known.claims.get((pod.namespace, name)) for _, name in pod.claims if name]
+    ours = tuple(claim for claim in found if claim is not None and known.concerns(claim))
+    missing = len(found) < len(pod.claims) or None in found
+    return ours if ours or missing else None
+
+
+def _pod(pod: objects.Pod, claims_: tuple[objects.Claim, ...], known: Known) -> picture.Pod:
+    waiting = _waiting(pod, known) if pod.phase == "Pending" else ""
+    return picture.Pod(
+        namespace=pod.namespace,
+        name=pod.name,
+        node=pod.node,
+        phase=pod.phase,
+        workload_type=pod.workload_type,
+        created=pod.created,
+        claims=tuple(name for _, name in pod.claims if name),
+        cards=tuple(_pod_cards(pod, claims_, known)),
+        waiting=waiting,
+        evidence=(pod.container_says if pod.node else pod.scheduler_says) if waiting else "",
+        waits_since=pod.waits_since if waiting else "",
+    )
+
+
+def _pod_cards(pod: objects.Pod, claims_: Iterable[objects.Claim], known: Known) -> Iterator[picture.PodCard]:
+    for claim in claims_:
+        for result in claim.results:
+            card = known.cards.get((result.pool, result.device))
+            yield picture.PodCard(
+                card=result.device,
+                node=card.node if card else result.pool,
+                model=card.model if card else None,
+                claim=claim.name,
+                request=result.request,
+                containers=cards.containers(pod.uses, claim.name, result.request),
+                amounts={} if result.admin else cards.amounts(result, card.capacity if card else {}),
+                observes=result.admin,
+            )
+
+
+def _waiting(pod: objects.Pod, known: Known) -> str:
+    for word, name in pod.claims:
+        if reason := _missing(pod, word, name, known):
+            return reason
+    if pod.node:
+        return f"node {pod.node} is preparing it{_silent(pod.node, known)}"
+    found = [claim for _, name in pod.claims if (claim := known.claims.get((pod.namespace, name)))]
+    unallocated = [claim for claim in found if not claim.allocated]
+    if not unallocated:
+        return "its claims have their cards; it waits for something else"
+    claim = unallocated[0]
+    wanted = ", ".join(dict.fromkeys(name for _, name in claim.classes)) or "no class"
+    return f"claim {claim.name} waits for a card of class {wanted}; {_supply(known.total)}"
+
+
+def _missing(pod: objects.Pod, word: str, name: str, known: Known) -> str:
+    """The first link that is not there."""
+    if not name:
+        template = dict(pod.templates).get(word, "")
+        return (
+            f"no claim was made from template {template} yet; does it exist?"
+            if template
+            else f"claim {word} is missing"
+        )
+    claim = known.claims.get((pod.namespace, name))
+    if claim is None:
+        return f"claim {name} does not exist" if known.seen.claims.whole else ""
+    classes = {item.name for item in known.seen.device_classes.items}
+    if known.seen.device_classes.whole and not claim.allocated:
+        gone = [class_ for _, class_ in claim.classes if class_ not in classes]
+        if gone and len(gone) == len(claim.classes):
+            return f"claim {name} asks for class {gone[0]}, which does not exist"
+    return ""
+
+
+def _silent(node: str, known: Known) -> str:
+    drivers = known.seen.drivers
+    if drivers.unknown or any(pod.ready for pod in drivers.items if pod.node == node):
+        return ""
+    return ", and its driver does not answer"
+
+
+def _supply(total: picture.Tally | None) -> str:
+    if total is None:
+        return "which cards there are could not be read"
+    if not total.total:
+        return "no node publishes a card"
+    parts = [
+        f"{count} {word}"
+        for count, word in (
+            (total.free, "free"),
+            (total.partly, "partly held"),
+            (total.held, "held"),
+            (total.blocked, "blocked"),
+            (total.unknown, "unknown"),
+        )
+        if count
+    ]
+    return f"of {total.total} cards {', '.join(parts)}"
+
+
+def _claim(claim: objects.Claim, known: Known) -> picture.Claim:
+    at = [known.cards.get((result.pool, result.device)) for result in claim.results]
+    summed: defaultdict[str, int] = defaultdict(int)
+    for result, card in zip(claim.results, at, strict=True):
+        for name, amount in ({} if result.admin else cards.amounts(result, card.capacity if card else {})).items():
+            summed[name] += amount
+    used = bool(claim.reserved_for or claim.other_users)
+    state = "InUse" if used else "Allocated" if claim.allocated else "Waiting"
+    return picture.Claim(
+        namespace=claim.namespace,
+        name=claim.name,
+        state="Deleting" if claim.deleting else state,
+        classes=tuple(dict.fromkeys(name for _, name in claim.classes)),
+        cards=tuple(result.device for result in claim.results),
+        nodes=tuple(dict.fromkeys(card.node for card in at if card)),
+        amounts=summed,
+        pods=tuple(name for name, _ in claim.reserved_for),
+        created=claim.created,
+        since=claim.since,
+    )
