@@ -25,7 +25,7 @@ generate: venv   ## protos and CRDs from their sources
 	@$(VENV)/bin/python -m hack.generate
 
 bench: venv      ## speed and memory against the Go reference
-	@$(VENV)/bin/python -m hack.bench
+	@$(VENV)/bin/python -m hack.bench --cluster
 
 install-tools:   ## Debian packages that the real cluster needs (root)
 	@$(PYTHON) -m hack.cluster requirements --install

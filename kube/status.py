@@ -1,4 +1,4 @@
-"""One apply patch for our own entries of a claim's `status.devices`.
+"""One patch for our own entries of a claim's `status.devices`.
 
 Entries are a map keyed by driver, pool, device and share; server-side apply with a field manager of one's own leaves
 those of other drivers alone. What a manager sent before and leaves out now is removed: always send all entries of the
@@ -6,9 +6,14 @@ claim, and use the driver's name as the manager, since two drivers on one claim 
 
     path, body = status.path(claim), status.patch(claim, driver, entries)
     await api.patch(path, body, kind=Patch.APPLY, fieldManager=driver, force=True)
+
+A claim whose opaque configs have their keys in another order than Go writes them takes no apply: the server writes them
+anew, finds `status.allocation` changed, and refuses (1.37.2). `merged` is the way there: all entries, those of others as
+they were read, and the resourceVersion that keeps the whole from overwriting anything. A config that was stored with
+spaces between its tokens takes no change of its claim's status from any JSON client; nothing helps there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +66,18 @@ def patch(claim: resource.Claim, driver: str, entries: tuple[DeviceStatus, ...])
         "metadata": meta,
         "status": {"devices": [_entry(driver, entry) for entry in entries]},
     }
+
+
+def merged(
+    claim: resource.Claim, driver: str, entries: tuple[DeviceStatus, ...], stored: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The same as the body of a merge patch, which replaces the whole list: `stored` is what it holds now."""
+    body = patch(claim, driver, entries)
+    body["status"]["devices"] = [
+        *(dict(entry) for entry in stored if entry.get("driver") != driver),
+        *body["status"]["devices"],
+    ]
+    return body
 
 
 def _entry(driver: str, entry: DeviceStatus) -> dict[str, Any]:

@@ -98,27 +98,25 @@ class Statuses:
         return None
 
     async def _write(self, claim: resource.Claim, devices: Devices) -> None:
-        """One patch; where the claim has changed since it was read, a second one on what is there now."""
+        """One patch. Where it does not fit the claim any more, or the claim takes no apply, another on what is there now."""
         try:
-            await self._patch(claim, devices)
+            await self._apply(claim, devices)
         except errors.Conflict:
-            ref = contract.ClaimRef(uid=claim.uid, namespace=claim.namespace, name=claim.name)
-            found = await self._claims.get(ref)
+            found = await self._again(claim)
             if not self._stored(found, devices):
-                await self._patch(found.claim, devices)
+                await self._apply(found.claim, devices)
+        except errors.Invalid:
+            found = await self._again(claim)
+            body = status.merged(found.claim, self._driver_name, _entries(devices), found.statuses)
+            await self._api.patch(status.path(claim), body, fieldManager=self._driver_name)
 
-    async def _patch(self, claim: resource.Claim, devices: Devices) -> None:
-        entries = tuple(
-            status.DeviceStatus(pool=device.pool, device=device.device, share_id=device.share_id, data=device.data)
-            for device in devices
-        )
-        await self._api.patch(
-            status.path(claim),
-            status.patch(claim, self._driver_name, entries),
-            kind=apiserver.Patch.APPLY,
-            fieldManager=self._driver_name,
-            force=True,
-        )
+    async def _again(self, claim: resource.Claim) -> claims.Found:
+        return await self._claims.get(contract.ClaimRef(uid=claim.uid, namespace=claim.namespace, name=claim.name))
+
+    async def _apply(self, claim: resource.Claim, devices: Devices) -> None:
+        body = status.patch(claim, self._driver_name, _entries(devices))
+        kind, owner = apiserver.Patch.APPLY, self._driver_name
+        await self._api.patch(status.path(claim), body, kind=kind, fieldManager=owner, force=True)
 
     def _stored(self, found: claims.Found, devices: Devices) -> bool:
         stored: dict[tuple[str, str, str], Mapping[str, Any]] = {
@@ -127,3 +125,10 @@ class Statuses:
             if entry.get("driver") == self._driver_name
         }
         return all(stored.get((device.pool, device.device, device.share_id)) == device.data for device in devices)
+
+
+def _entries(devices: Devices) -> tuple[status.DeviceStatus, ...]:
+    return tuple(
+        status.DeviceStatus(pool=device.pool, device=device.device, share_id=device.share_id, data=device.data)
+        for device in devices
+    )

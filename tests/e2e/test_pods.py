@@ -1,11 +1,12 @@
 """Pods and their whole cards, as users write them."""
 
+import json
 import re
 
 import pytest
 
 from hack import release
-from tests.e2e.manifests import CLASS, STAY, a_claim, a_container, a_pod, a_request, a_template
+from tests.e2e.manifests import CLASS, STAY, a_claim, a_container, a_pod, a_request, a_template, opaque
 from tests.e2e.stage import Stage, until
 
 pytestmark = pytest.mark.e2e
@@ -170,6 +171,19 @@ def test_a_claim_written_by_an_older_client(stage: Stage, version: str) -> None:
     request = {"name": "card", "deviceClassName": CLASS} if version == "v1beta1" else a_request()
     stage.start(a_claim(requests=[request], version=version), a_pod(claim="claim"))
     assert len(stage.cards("pod")) == 1
+
+
+def test_a_claim_whose_config_was_written_in_another_order_gets_its_status(stage: Stage) -> None:
+    """The server takes no apply for such a claim; kubectl sorts the keys, other clients do not."""
+    claim = a_claim(config=[opaque()])
+    parameters = claim["spec"]["devices"]["config"][0]["opaque"]["parameters"]
+    unsorted = {key: parameters[key] for key in ("kind", "apiVersion")}
+    claim["spec"]["devices"]["config"][0]["opaque"]["parameters"] = unsorted
+    path = f"/apis/resource.k8s.io/v1/namespaces/{stage.namespace}/resourceclaims"
+    stage.kubectl("create", "--raw", path, "-f", "-", text=json.dumps(claim, separators=(",", ":")))
+    stage.start(a_pod(claim="claim"))
+    (told,) = stage.status_of_devices("claim")
+    assert told["data"]["uuid"] in stage.cards("pod").values()
 
 
 def test_names_as_long_as_kubernetes_allows(stage: Stage) -> None:

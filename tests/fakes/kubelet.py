@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import re
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -66,11 +66,11 @@ class Plugin:
     async def prepare(self, *refs: contract.ClaimRef, timeout_s: float = 45) -> dict[str, Any]:
         """Each claim's answer by uid. Raises grpc.aio.AioRpcError past the deadline; an answer must be there for each."""
         request = self._pb.NodePrepareResourcesRequest(claims=[self._claim(ref) for ref in refs])
-        return self._answers(refs, await self._stub.NodePrepareResources(request, timeout=timeout_s))
+        return self._answers(refs, await _done(self._stub.NodePrepareResources(request, timeout=timeout_s)))
 
     async def unprepare(self, *refs: contract.ClaimRef, timeout_s: float = 45) -> dict[str, Any]:
         request = self._pb.NodeUnprepareResourcesRequest(claims=[self._claim(ref) for ref in refs])
-        return self._answers(refs, await self._stub.NodeUnprepareResources(request, timeout=timeout_s))
+        return self._answers(refs, await _done(self._stub.NodeUnprepareResources(request, timeout=timeout_s)))
 
     async def prepared(self, ref: contract.ClaimRef) -> tuple[Any, ...]:
         """The devices of one claim, which must succeed."""
@@ -252,3 +252,14 @@ class FakeKubelet:
         if any(plugin.endpoint == info.endpoint for plugin in self.instances(info.name)):
             return f"endpoint {info.endpoint} already registered"
         return ""
+
+
+async def _done(call: Awaitable[Any]) -> Any:
+    """A call that ended because its plugin was replaced under it looks like a cancelled task of the caller's."""
+    try:
+        return await call
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise ConnectionError("the plugin was replaced while the call ran") from None

@@ -68,6 +68,21 @@ async def test_a_claim_changed_since_it_was_read_is_read_again(tmp_path: Path) -
         await w.server.until(w.devices_told)
 
 
+async def test_a_claim_that_takes_no_apply_is_merged_and_the_entries_of_others_stay(tmp_path: Path) -> None:
+    """Seen on 1.37.2 where the keys of an opaque config are not in Go's order."""
+    other = {"driver": "other.example.com", "pool": "p", "device": "d"}
+    async with world(tmp_path) as w, w.serving(ScriptedDriver()):
+        plugin = await w.kubelet.plugin(DRIVER)
+        claim = w.put_claim()
+        stored = w.server.get(f"{CLAIMS}/claim-1") or {}
+        stored["status"]["devices"] = [other]
+        w.server.put(f"{CLAIMS}/claim-1", stored)
+        w.server.fault(method="PATCH", path=CLAIMS, status=422, reason="Invalid", times=1)
+        await plugin.prepared(claim)
+        await w.server.until(lambda: len(w.devices_told()) == 2)
+        assert {entry["driver"] for entry in w.devices_told()} == {DRIVER, "other.example.com"}
+
+
 async def test_what_is_wanted_at_the_stop_is_still_written(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         async with w.serving(ScriptedDriver()):
