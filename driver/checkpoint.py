@@ -10,6 +10,7 @@ disk is the truth and memory a copy of it, a bad file costs one claim and its by
 claim does not grow with the number of claims.
 """
 
+import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,7 +149,7 @@ def _quarantined(claims: Path) -> frozenset[resource.ClaimUID]:
 
 def _names(directory: Path) -> list[str]:
     try:
-        return [path.name for path in directory.iterdir()]
+        return os.listdir(directory)  # noqa: PTH208  at each claim, over all claims: a Path for each name is the larger part
     except FileNotFoundError:
         return []
 

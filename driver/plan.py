@@ -148,15 +148,20 @@ def _neighbours(
     claim: resource.Claim, device: str, known: Records, own: Iterable[records.Holding]
 ) -> tuple[booking.Neighbour, ...]:
     """Those of other claims in every phase, e.g. after a force delete, while the old containers stop (k8s#141471)."""
-    held = [(holding, "another request of this claim") for holding in own]
-    for other in known.values():
-        if other.uid != claim.uid:
-            held += [(holding, f"claim {other} (uid {other.uid}, {other.phase.value})") for holding in other.holdings]
+    held = [(holding, None) for holding in own] + [
+        (holding, other) for other in known.values() if other.uid != claim.uid for holding in other.holdings
+    ]
     return tuple(
-        booking.Neighbour(holder=holder, holding=holding)
-        for holding, holder in held
+        booking.Neighbour(holder=_holder(other), holding=holding)
+        for holding, other in held
         if holding.device == device and not holding.admin_access
     )
+
+
+def _holder(record: records.Record | None) -> str:
+    if record is None:
+        return "another request of this claim"
+    return f"claim {record} (uid {record.uid}, {record.phase.value})"
 
 
 def _seen_again(holding: records.Holding, world: World) -> records.Holding:
