@@ -5,7 +5,7 @@
 What must stay true: a limit that is Required is held or the claim is refused, with what was found missing for each rung;
 a limit that nothing holds is called so (`none`) in the record, and from there in the claim's status and the metrics. An
 amount comes from the allocator's own count alone: where an API server keeps none, the claim would have got a whole card
-without a word (dra.md 7b), so it is refused.
+without a word (seen on Kubernetes 1.34.4), so it is refused.
 """
 
 import re

@@ -62,7 +62,7 @@ class TestHAMi(backend_suite.BackendSuite):
 
 
 async def test_a_container_gets_library_limits_and_a_directory_of_its_own(rig: Rig) -> None:
-    """sharing.md 3.1, the set of edits; its card is number 0, since it has no other."""
+    """HAMi-core's set of edits; its card is number 0, since it has no other."""
     (holding,) = rig.record("s1").holdings
     edits = rig.core.edits(holding)
     assert edits.env == (

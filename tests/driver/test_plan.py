@@ -85,7 +85,7 @@ def test_a_refusal_says_why(text: str) -> None:
 
 @pytest.mark.parametrize("phase", records.Phase)
 def test_a_card_is_held_in_every_phase(phase: records.Phase) -> None:
-    """NVIDIA's driver does not look at half-prepared claims (nvidia.md 1.5)."""
+    """NVIDIA's driver does not look at half-prepared claims."""
     held = replace(_prepared(_claim(0), WORLD), phase=phase)
     with pytest.raises(errors.Conflict, match=f"held by claim ns/a .uid a, {phase.value}"):
         plan.plan(_claim(0, uid="b"), WORLD, {held.uid: held})

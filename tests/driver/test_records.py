@@ -115,7 +115,7 @@ def test_what_is_written_is_read(record: records.Record) -> None:
 
 @pytest.mark.parametrize("bit", range(8))
 def test_any_flipped_bit_is_noticed(bit: int) -> None:
-    """dra.md 7a: a flipped bit inside a UID was never noticed."""
+    """In the example driver a flipped bit inside a UID was never noticed."""
     text = records.encode(RECORD)
     for place in range(len(text)):
         harmed = text[:place] + bytes([text[place] ^ 1 << bit]) + text[place + 1 :]

@@ -103,7 +103,7 @@ async def test_a_part_of_a_class_of_whole_cards_is_refused_and_the_reverse(machi
 
 
 async def test_an_api_server_without_amounts_gets_no_whole_card_instead_of_a_share(machine: Machine) -> None:
-    """dra.md 7b, seen on 1.34.4"""
+    """Seen on Kubernetes 1.34.4."""
     claim = machine.share("a", 0)
     bare = replace(claim, results=tuple(replace(result, consumed_capacity=()) for result in claim.results))
     async with machine.node() as driver:

@@ -154,7 +154,7 @@ async def test_an_object_that_cannot_be_read_costs_only_itself(server: FakeAPISe
 async def test_an_own_write_counts_at_once_but_never_against_what_the_watch_has_told(
     server: FakeAPIServer, tmp_path: Path
 ) -> None:
-    """NV 4a, dra.md 7a: a cache of own writes kept deleted slices alive."""
+    """In Go's helper a cache of own writes kept deleted slices alive."""
     async with informing(server, tmp_path) as informer:
         await server.until(lambda: server.watching)
         ahead = {"metadata": {"namespace": "ns", "name": "mine", "resourceVersion": "5000"}, "spec": {"n": 1}}

@@ -78,7 +78,7 @@ async def test_a_pool_is_published_at_once_and_then_nothing_is_written(server: F
 
 
 async def test_a_restart_writes_nothing(server: FakeAPIServer, tmp_path: Path) -> None:
-    """nvidia.md 4a: the slice was rewritten at each restart."""
+    """NVIDIA's driver: the slice was rewritten at each restart."""
     pool = Pool(name="egpu/n1", devices=(*(Device(name=f"d{n}") for n in range(200)), SICK))
     async with publishing(server, tmp_path, pool):
         await server.until(lambda: len(devices(server)) == 201)
@@ -101,7 +101,7 @@ async def test_nothing_is_touched_before_something_is_wanted(server: FakeAPIServ
 
 
 async def test_a_deleted_slice_is_back_however_often_and_whenever(server: FakeAPIServer, tmp_path: Path) -> None:
-    """dra.md 7a, nvidia.md 4a: after an update within a minute it never came back."""
+    """Go's helper: after an update within a minute it never came back."""
     async with publishing(server, tmp_path, POOL) as running:
         await server.until(lambda: devices(server) == ["well"])
         for number in range(5):
@@ -181,7 +181,7 @@ async def test_a_conflict_is_resolved_by_what_is_there_now(server: FakeAPIServer
 
 
 async def test_a_server_without_taints_never_gets_a_sick_device(server: FakeAPIServer, tmp_path: Path) -> None:
-    """dra.md 7b: 1.34 stores slices without their taints. The sick card must not look well for a moment."""
+    """1.34 stores slices without their taints. The sick card must not look well for a moment."""
     server.drops("devices.taints")
     seen: list[list[str]] = []
 

@@ -68,7 +68,7 @@ async def test_every_claim_of_a_call_gets_an_answer_and_a_bad_one_fails_alone(tm
 
 
 async def test_an_empty_call_succeeds(tmp_path: Path) -> None:
-    """A liveness probe asks this of its own socket (dra.md 6.4)."""
+    """A liveness probe asks this of its own socket."""
     async with world(tmp_path) as w, w.serving(ScriptedDriver()):
         plugin = await w.kubelet.plugin(DRIVER)
         assert await plugin.prepare() == {}
