@@ -97,7 +97,7 @@ def test_sockets_lie_at_the_same_path_inside_and_outside(objects: Objects) -> No
 def test_the_node_driver_is_replaced_without_a_gap(objects: Objects) -> None:
     daemonset = objects["DaemonSet", NODE]
     env = {one["name"]: one for one in _container(_pod(objects, "DaemonSet", NODE))["env"]}
-    assert daemonset["spec"]["updateStrategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    assert daemonset["spec"]["updateStrategy"]["rollingUpdate"] == {"maxSurge": "10%", "maxUnavailable": 0}
     assert env["EGPU_POD_UID"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.uid"
 
 
