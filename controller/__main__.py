@@ -15,16 +15,14 @@ import contextlib
 import dataclasses
 import datetime
 import functools
-import logging
 import signal
 import sys
-from importlib import metadata
 
 import structlog
 
 from api import errors
 from controller import metrics, observer, reconciler, recorder, settings, watcher, web
-from kube import apiserver, election
+from kube import apiserver, election, program
 
 _LEASE = "elastic-gpu-controller"
 _clock = functools.partial(datetime.datetime.now, datetime.UTC)  # noqa: TID251  the one clock, handed on from here
@@ -40,7 +38,7 @@ async def serve(api: apiserver.APIServer, given: settings.Settings) -> None:
     record = recorder.Recorder(api, look, series, _clock)
     leader = election.Election(api, given.namespace, _LEASE, given.pod_name)
     async with web.served(given.port, series.registry, watch.missing) as port, asyncio.TaskGroup() as group:
-        _log.info("started", version=_version(), settings=dataclasses.asdict(given), port=port)
+        _log.info("started", version=program.version(), settings=dataclasses.asdict(given), port=port)
         group.create_task(watch.run(series.show), name="watch")
         group.create_task(look.run(series.see), name="observe")
         group.create_task(leader.lead(lambda: _both(writer, record)), name="lead")
@@ -58,7 +56,7 @@ async def _until_told_to_stop(given: settings.Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, work.cancel)
     with contextlib.suppress(asyncio.CancelledError):
-        async with apiserver.APIServer.connect(user_agent=f"elastic-gpu-controller/{_version()}") as api:
+        async with apiserver.APIServer.connect(user_agent=f"elastic-gpu-controller/{program.version()}") as api:
             await serve(api, given)
     _log.info("stopped")
 
@@ -72,40 +70,18 @@ def main() -> None:
         epilog=settings.manual(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", action="version", version=program.version())
     parser.parse_args()
     try:
         given = settings.load()
+        program.log_from(given.log_level)
     except errors.Invalid as error:
         parser.exit(2, f"egpu-controller: {error}\n")
-    _log_from(given.log_level)
     try:
         asyncio.run(_until_told_to_stop(given))
     except errors.ElasticGPUError as error:
         _log.error("stopped", reason=str(error))
         sys.exit(1)
-
-
-def _log_from(level: str) -> None:
-    """One JSON object a line on stderr."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(default=str),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
-    )
-
-
-def _version() -> str:
-    try:
-        return metadata.version("elastic-gpu")
-    except metadata.PackageNotFoundError:  # run from the tree
-        return "0"
 
 
 if __name__ == "__main__":

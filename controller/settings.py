@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 
 from api import errors, schema
 
-_LEVELS = ("debug", "info", "warning", "error")
 _PREFIX = "EGPU_"
 
 
@@ -39,14 +38,11 @@ def read(environment: Mapping[str, str]) -> Settings:
     port = given["port"] or str(default.port)
     if not port.isdecimal() or int(port) >= 2**16:
         raise errors.Invalid(f"EGPU_PORT is {port!r}; it must be a port number from 0 to 65535")
-    level = given["log_level"] or default.log_level
-    if level not in _LEVELS:
-        raise errors.Invalid(f"EGPU_LOG_LEVEL is {level!r}; known: {', '.join(_LEVELS)}")
     return Settings(
         namespace=given["namespace"] or default.namespace,
         pod_name=given["pod_name"] or socket.gethostname(),
         port=int(port),
-        log_level=level,
+        log_level=given["log_level"] or default.log_level,
     )
 
 

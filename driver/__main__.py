@@ -8,8 +8,6 @@ import asyncio
 import dataclasses
 import datetime
 import functools
-import importlib.metadata
-import logging
 import platform
 import signal
 import sys
@@ -39,7 +37,7 @@ from driver import (
     watcher,
 )
 from driver.backends import hami, share, whole
-from kube import apiserver
+from kube import apiserver, program
 from kubeletplugin import contract, locks, plugin
 
 _log = structlog.get_logger()
@@ -53,12 +51,12 @@ def main() -> None:
         epilog=settings.described(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", action="version", version=program.version())
     parser.parse_args()
-    _log_from("info")
+    program.log_from("info")
     try:
         chosen = settings.load()
-        _log_from(chosen.log_level)
+        program.log_from(chosen.log_level)
     except errors.Invalid as error:
         sys.exit(_said("settings", error, 2))
     try:
@@ -83,10 +81,15 @@ async def _serve(chosen: settings.Settings) -> None:
         sweep_period_s=chosen.sweep_s,
     )
     gateway = nvml.NVML(libraries=_libraries(chosen), limit_s=chosen.nvml_limit_s, sysfs=chosen.sysfs)
-    async with apiserver.APIServer.connect(user_agent=f"elastic-gpu-node/{_version()}") as api:
+    async with apiserver.APIServer.connect(user_agent=f"elastic-gpu-node/{program.version()}") as api:
         driver = await assembled(chosen, options.data_dir, gateway, disk.Disk(), functools.partial(_pods, api))
         await driver.start()
-        _log.info("starting", version=_version(), python=platform.python_version(), settings=dataclasses.asdict(chosen))
+        _log.info(
+            "starting",
+            version=program.version(),
+            python=platform.python_version(),
+            settings=dataclasses.asdict(chosen),
+        )
         served = plugin.Plugin(driver, options, api)
         async with (
             metrics.door(chosen.metrics_port, lambda: driver.held, lambda: served.registered),
@@ -169,23 +172,6 @@ def _libraries(chosen: settings.Settings) -> tuple[Path, ...]:
     return tuple(chosen.driver_root / directory / "libnvidia-ml.so.1" for directory in driverfiles.LIBRARY_DIRS)
 
 
-def _log_from(level: str) -> None:
-    """One JSON object a line on stderr."""
-    number = logging.getLevelNamesMapping().get(level.upper())
-    if number is None:
-        raise errors.Invalid(f"EGPU_LOG_LEVEL={level!r} is none of debug, info, warning, error")
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(default=str),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
-    )
-
-
 def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -195,13 +181,6 @@ def _first(error: BaseException) -> BaseException:
 def _said(event: str, error: BaseException, code: int) -> int:
     _log.error(event, reason=str(error))
     return code
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("elastic-gpu")
-    except importlib.metadata.PackageNotFoundError:  # run from the tree
-        return "0"
 
 
 if __name__ == "__main__":

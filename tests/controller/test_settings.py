@@ -24,7 +24,6 @@ def test_what_is_given_is_taken() -> None:
     [
         ("EGPU_PORT", "http", "EGPU_PORT is 'http'; it must be a port number from 0 to 65535"),
         ("EGPU_PORT", "65536", "EGPU_PORT is '65536'; it must be a port number from 0 to 65535"),
-        ("EGPU_LOG_LEVEL", "loud", "EGPU_LOG_LEVEL is 'loud'; known: debug, info, warning, error"),
     ],
 )
 def test_a_bad_value_is_refused_by_the_variables_name(name: str, value: str, text: str) -> None:
