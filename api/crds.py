@@ -1,12 +1,12 @@
 """Every CustomResourceDefinition of ours, from the types of its kind.
 
-types (v1alpha1, elasticgpu) --> crds --> charts/elastic-gpu/crds/*.yaml
+types (v1alpha1, elasticgpu, remote) --> crds --> charts/elastic-gpu/crds/*.yaml
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-from api import elasticgpu, names, schema, v1alpha1
+from api import elasticgpu, names, remote, schema, v1alpha1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +43,24 @@ _CARD_COLUMNS = (
     _Column(name="Reason", path=".status.reason", wide=True),
     _AGE,
 )
+_POOL_COLUMNS = (
+    _Column(name="Endpoint", path=".spec.endpoint"),
+    _Column(name="Cards", type="integer", path=".status.devices"),
+    _Column(name="Leases", type="integer", path=".status.leases"),
+    _Column(name="Reachable", path='.status.conditions[?(@.type=="Reachable")].status'),
+    _AGE,
+)
+_LEASE_COLUMNS = (
+    _Column(name="Pool", path=".spec.pool"),
+    _Column(name="Device", path=".spec.device"),
+    _Column(name="Namespace", path=".spec.claim.namespace"),
+    _Column(name="Claim", path=".spec.claim.name"),
+    _Column(name="Node", path=".spec.node.name"),
+    _Column(name="Phase", path=".status.phase"),
+    _Column(name="Lease", path=".status.leaseId", wide=True),
+    _Column(name="Reason", path=".status.reason", wide=True),
+    _AGE,
+)
 
 
 def crds() -> tuple[dict[str, Any], ...]:
@@ -50,6 +68,9 @@ def crds() -> tuple[dict[str, Any], ...]:
         _crd(v1alpha1.ElasticGPUClass, plural=v1alpha1.CLASS_PLURAL, short="egc", columns=_CLASS_COLUMNS),
         # no status subresource: nobody but the controller writes one, and one write a card is half of two
         _crd(elasticgpu.ElasticGPU, plural=elasticgpu.PLURAL, short="egpu", columns=_CARD_COLUMNS, subresources=()),
+        _crd(remote.RemotePool, plural=remote.POOL_PLURAL, short="rpool", columns=_POOL_COLUMNS),
+        # intent and state are one write: a crash between two would leave an intent of no phase
+        _crd(remote.RemoteLease, plural=remote.LEASE_PLURAL, short="rlease", columns=_LEASE_COLUMNS, subresources=()),
     )
 
 

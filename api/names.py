@@ -9,6 +9,8 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 
 LOCAL_DRIVER = "gpu.elasticgpu.io"
+REMOTE_DRIVER = f"remote.{LOCAL_DRIVER}"
+"""Its devices carry their attributes under the local driver's domain, so that one CEL text fits both."""
 POOL_PREFIX = "egpu/"
 """Local pools are `egpu/<node>`: an upstream bug mixes the counters of equal pool names (KK#140434)."""
 
@@ -38,7 +40,19 @@ LOST_TAINT = f"{LOCAL_DRIVER}/lost"
 UNREADABLE_TAINT = f"{LOCAL_DRIVER}/unreadable"
 MIG_TAINT = f"{LOCAL_DRIVER}/mig"
 
+ATTACHED = f"{REMOTE_DRIVER}/attached"
+ATTACH_FAILED = f"{REMOTE_DRIVER}/attach-failed"
+"""Conditions of a remote device in `status.devices`: kube-scheduler binds the pod at the one, drops the choice at the other."""
+HEALTHY = f"{REMOTE_DRIVER}/healthy"
+UNREACHABLE_TAINT = f"{REMOTE_DRIVER}/unreachable"
+RELEASING_TAINT = f"{REMOTE_DRIVER}/releasing"
+DRAINING_TAINT = f"{REMOTE_DRIVER}/draining"
+REMOTE_LOST_TAINT = f"{REMOTE_DRIVER}/lost"
+BACK_OFF_TAINT = f"{REMOTE_DRIVER}/attach-failed"
+HELD_TAINT = f"{REMOTE_DRIVER}/held-elsewhere"
+
 CDI_VENDOR = f"k8s.{LOCAL_DRIVER}"
+REMOTE_CDI_VENDOR = f"k8s.{REMOTE_DRIVER}"
 CDI_CLASS = "claim"
 
 WORKLOAD_LABEL = f"{GROUP}/workload-type"
@@ -51,6 +65,9 @@ DRIVER_PODS = {"app.kubernetes.io/name": "elastic-gpu", "app.kubernetes.io/compo
 ACCEPTED = "Accepted"
 MATCHING = "Matching"
 READY = "Ready"
+
+LEASE_FINALIZER = f"{GROUP}/lease"
+"""On a RemoteLease: the pool has not confirmed yet that the card is free."""
 
 FIELD_MANAGER = "elastic-gpu"
 

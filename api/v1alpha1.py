@@ -9,12 +9,15 @@ know must not be passed over in silence. Fields that are added need a default, f
 """
 
 import enum
-from typing import Annotated, Any, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from api import errors, names, schema
+
+T = TypeVar("T")
 
 CLASS_KIND = "ElasticGPUClass"
 CLASS_PLURAL = "elasticgpuclasses"
@@ -76,12 +79,12 @@ class ShareConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
 
 
 Config = CardConfig | ShareConfig
-"""Every opaque config that the driver takes."""
+"""Every opaque config that the driver of local cards takes."""
 
 _CONFIGS: dict[str, type[Config]] = {"CardConfig": CardConfig, "ShareConfig": ShareConfig}
 
 
-def encode_config(config: Config) -> dict[str, Any]:
+def encode_config(config: msgspec.Struct) -> dict[str, Any]:
     """The opaque parameters that `decode_config` reads, their names in order.
 
     The API server keeps the bytes as they come, but a server-side apply to a claim that carries them writes them anew in
@@ -95,7 +98,12 @@ def encode_config(config: Config) -> dict[str, Any]:
 
 
 def decode_config(parameters: Any, where: str) -> Config:
-    """The opaque parameters of a claim's or a class's config for our driver.
+    """The opaque parameters of a claim's or a class's config for the driver of local cards, as `decode_one_of` reads them."""
+    return decode_one_of(_CONFIGS, parameters, where)
+
+
+def decode_one_of(kinds: Mapping[str, type[T]], parameters: Any, where: str) -> T:
+    """Opaque parameters as the one of `kinds` that they name.
 
     `where` opens the message, for example "config of class training.elasticgpu.io". Raises Invalid with the field's
     path.
@@ -105,9 +113,9 @@ def decode_config(parameters: Any, where: str) -> Config:
     version, kind = parameters.get("apiVersion"), parameters.get("kind")
     if version != names.API_VERSION:
         raise errors.Invalid(f"{where}: apiVersion is {version!r} at $.apiVersion; known: {names.API_VERSION}")
-    type_ = _CONFIGS.get(kind) if isinstance(kind, str) else None
+    type_ = kinds.get(kind) if isinstance(kind, str) else None
     if type_ is None:
-        raise errors.Invalid(f"{where}: kind is {kind!r} at $.kind; known: {', '.join(sorted(_CONFIGS))}")
+        raise errors.Invalid(f"{where}: kind is {kind!r} at $.kind; known: {', '.join(sorted(kinds))}")
     fields = {name: value for name, value in parameters.items() if name not in ("apiVersion", "kind")}
     return schema.decode(type_, fields, where)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from api import names, v1alpha1
+from api import names, remote, v1alpha1
 from controller import matching, selection, snapshot
 
 CLASSES = f"/apis/{names.API_VERSION}/{v1alpha1.CLASS_PLURAL}"
@@ -102,13 +102,16 @@ def device_class(item: snapshot.GPUClass, spec: v1alpha1.ClassSpec) -> dict[str,
             "ownerReferences": [owner | {"controller": True}],
         },
         "spec": {
-            "selectors": selection.selectors(spec.cards, selection.share(spec)),
-            "config": [{"opaque": {"driver": names.LOCAL_DRIVER, "parameters": _parameters(selection.share(spec))}}],
+            "selectors": selection.selectors(spec.cards, selection.share(spec), driver=selection.driver(spec)),
+            "config": [{"opaque": {"driver": selection.driver(spec), "parameters": _parameters(spec)}}],
         },
     }
 
 
-def _parameters(share: v1alpha1.Share | None) -> dict[str, Any]:
+def _parameters(spec: v1alpha1.ClassSpec) -> dict[str, Any]:
+    share = selection.share(spec)
+    if spec.backend is v1alpha1.Backend.REMOTE:
+        return v1alpha1.encode_config(remote.RemoteConfig())
     if share is None:
         return v1alpha1.encode_config(v1alpha1.CardConfig())
     return v1alpha1.encode_config(v1alpha1.ShareConfig(memory=share.memory, cores=share.cores, accept=share.accept))
@@ -126,7 +129,7 @@ def _writes(
             ),
         )
     else:
-        reason, message = _judged(item, holders, refusal)
+        reason, message = _judged(item, holders, refusal, remote_cards=now.remote_cards)
     if reason is Reason.ACCEPTED and item.spec is not None:
         wanted = device_class(item, item.spec)
         if found is None:
@@ -156,10 +159,12 @@ def _holders(classes: tuple[snapshot.GPUClass, ...]) -> Mapping[str, str]:
     return holders
 
 
-def _judged(item: snapshot.GPUClass, holders: Mapping[str, str], refusal: Refusal | None) -> tuple[Reason, str]:
+def _judged(
+    item: snapshot.GPUClass, holders: Mapping[str, str], refusal: Refusal | None, *, remote_cards: bool
+) -> tuple[Reason, str]:
     if item.spec is None:
         return Reason.INVALID, item.problem
-    if unbuilt := _unbuilt(item.spec):
+    if unbuilt := _unbuilt(item.spec, remote_cards=remote_cards):
         return Reason.NOT_IMPLEMENTED, unbuilt
     for workload_type in item.spec.workload_types:
         if (holder := holders[workload_type]) != item.name:
@@ -172,10 +177,10 @@ def _judged(item: snapshot.GPUClass, holders: Mapping[str, str], refusal: Refusa
     return Reason.ACCEPTED, ""
 
 
-def _unbuilt(spec: v1alpha1.ClassSpec) -> str:
+def _unbuilt(spec: v1alpha1.ClassSpec, *, remote_cards: bool) -> str:
     """What this release cannot do yet must not be taken for something that it can do."""
-    if spec.backend is v1alpha1.Backend.REMOTE:
-        return "backend Remote is not implemented in this release; use backend: Whole or Share"
+    if spec.backend is v1alpha1.Backend.REMOTE and not remote_cards:
+        return "remote cards are switched off here; the chart's remote.enabled switches them on"
     if spec.allocation.by is not v1alpha1.Allocator.SCHEDULER:
         return "allocation by Controller is not implemented in this release; use allocation.by: Scheduler"
     if spec.reclaim_policy is not v1alpha1.ReclaimPolicy.DELETE:

@@ -12,20 +12,22 @@ _NAMES_SHOWN = 5
 
 def verdict(spec: v1alpha1.ClassSpec, now: snapshot.Snapshot) -> tuple[int, Verdict]:
     """How many cards the class matches, and the condition's status, reason and message."""
-    share = selection.share(spec)
+    share, driver = selection.share(spec), selection.driver(spec)
+    there = {card: number for card, number in now.cards.items() if card.driver == driver}
     if lacking := _no_share(spec, share, now):
         return 0, ("False", *lacking)
-    if count := sum(selection.matching(spec.cards, now.cards, share).values()):
+    if count := sum(selection.matching(spec.cards, there, share, driver=driver).values()):
         limit = "; at most, since the expression is judged by kube-scheduler alone"
         return count, ("True", "CardsFound", f"{count} matching" + (limit if spec.cards.expression else ""))
-    if not now.cards:
-        return 0, ("False", "NoMatchingCard", f"no node publishes a card of driver {names.LOCAL_DRIVER}")
-    known = sorted({card.product_name for card in now.cards if card.product_name})
+    if not there:
+        who = "no node publishes a card" if driver == names.LOCAL_DRIVER else "no RemotePool has a card"
+        return 0, ("False", "NoMatchingCard", f"{who} of driver {driver}")
+    known = sorted({card.product_name for card in there if card.product_name})
     shown = ", ".join(known[:_NAMES_SHOWN]) + (" and others" if len(known) > _NAMES_SHOWN else "")
     return 0, (
         "False",
         "NoMatchingCard",
-        f"none of {sum(now.cards.values())} cards matches; there are {shown or 'unnamed ones'}",
+        f"none of {sum(there.values())} cards matches; there are {shown or 'unnamed ones'}",
     )
 
 

@@ -37,10 +37,17 @@ def share(spec: v1alpha1.ClassSpec) -> v1alpha1.Share | None:
     return (spec.share or v1alpha1.Share()) if spec.backend is v1alpha1.Backend.SHARE else None
 
 
-def selectors(cards: v1alpha1.Cards, share: v1alpha1.Share | None = None) -> list[dict[str, Any]]:
+def driver(spec: v1alpha1.ClassSpec) -> str:
+    """Whose devices the class is made of. Both drivers name their attributes alike."""
+    return names.REMOTE_DRIVER if spec.backend is v1alpha1.Backend.REMOTE else names.LOCAL_DRIVER
+
+
+def selectors(
+    cards: v1alpha1.Cards, share: v1alpha1.Share | None = None, *, driver: str = names.LOCAL_DRIVER
+) -> list[dict[str, Any]]:
     """The `spec.selectors` of a DeviceClass: for whole cards, or for shares of them."""
     wanted = _wanted(cards, share)
-    tests = [f'device.driver == "{names.LOCAL_DRIVER}"', _attribute(names.TYPE, f" == {_quoted(_CARD)}")]
+    tests = [f'device.driver == "{driver}"', _attribute(names.TYPE, f" == {_quoted(_CARD)}")]
     if wanted.name_pattern is not None:
         tests.append(_attribute(names.PRODUCT_NAME, f".matches({_quoted(f'^(?:{wanted.name_pattern})$')})"))
     if wanted.memory is not None:
@@ -53,11 +60,15 @@ def selectors(cards: v1alpha1.Cards, share: v1alpha1.Share | None = None) -> lis
 
 
 def matching(
-    cards: v1alpha1.Cards, among: Mapping[snapshot.Card, int], share: v1alpha1.Share | None = None
+    cards: v1alpha1.Cards,
+    among: Mapping[snapshot.Card, int],
+    share: v1alpha1.Share | None = None,
+    *,
+    driver: str = names.LOCAL_DRIVER,
 ) -> dict[snapshot.Card, int]:
     """The cards that the class matches; with an expression, at most these: that is judged by the scheduler alone."""
     wanted = _wanted(cards, share)
-    return {card: count for card, count in among.items() if _matches(wanted, card)}
+    return {card: count for card, count in among.items() if card.driver == driver and _matches(wanted, card)}
 
 
 def _matches(wanted: _Wanted, card: snapshot.Card) -> bool:

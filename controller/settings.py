@@ -18,12 +18,22 @@ class Settings:
     pod_name: What people read in the Lease of this replica. Default: the host's name. The chart sets the pod's name.
     port: TCP port of /healthz, /readyz and /metrics, on all addresses. Default 8080. 0 takes any free port and logs
         which.
+    remote: true: cards of RemotePools are offered, attached and taken back. Default false.
+    remote_credentials: Directory with tls.crt and tls.key, by which pools know this controller. Read anew when it changes.
+    remote_nodes: Labels of the nodes on which the driver of remote cards runs, as key=value,key=value: no other node is
+        offered a card. Empty: all nodes.
+    remote_binding_s: Seconds that kube-scheduler waits for a card (bindingTimeout of DynamicResourcesArgs). The controller
+        gives up a minute before. Default 600.
     log_level: debug, info, warning or error. Default info.
     """
 
     namespace: str = "default"
     pod_name: str = ""
     port: int = 8080
+    remote: bool = False
+    remote_credentials: str = "/etc/elastic-gpu/pool"
+    remote_nodes: str = ""
+    remote_binding_s: int = 600
     log_level: str = "info"
 
 
@@ -38,6 +48,13 @@ def read(environment: Mapping[str, str]) -> Settings:
     port = given["port"] or str(default.port)
     if not port.isdecimal() or int(port) >= 2**16:
         raise errors.Invalid(f"EGPU_PORT is {port!r}; it must be a port number from 0 to 65535")
+    remote, binding = given["remote"].lower(), given["remote_binding_s"] or str(default.remote_binding_s)
+    if remote not in {"", "true", "false"}:
+        raise errors.Invalid(f"EGPU_REMOTE is {remote!r}; it is true or false")
+    if not binding.isdecimal() or int(binding) <= 0:
+        raise errors.Invalid(f"EGPU_REMOTE_BINDING_S is {binding!r}; it is a number of seconds above 0")
+    if wrong := [term for term in given["remote_nodes"].split(",") if term and not term.partition("=")[0]]:
+        raise errors.Invalid(f"EGPU_REMOTE_NODES has {wrong[0]!r}; it is key=value,key=value")
     return Settings(
         namespace=given["namespace"] or default.namespace,
         pod_name=given["pod_name"] or socket.gethostname(),

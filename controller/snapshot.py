@@ -53,11 +53,12 @@ class Card:
     shareable: bool = False
     memory_enforcement: str = "none"
     cores_enforcement: str = "none"
+    driver: str = names.LOCAL_DRIVER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """A ResourceSlice of our driver: how many it has of each kind of card; `seen` has each card for itself."""
+    """A ResourceSlice of our drivers: how many it has of each kind of card; `seen` has each card for itself."""
 
     pool: str
     generation: int
@@ -67,12 +68,13 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """`classes` by age, then by name. `cards`: how many there are of each kind."""
+    """`classes` by age, then by name. `cards`: how many there are of each kind. `remote_cards`: whether pools are asked."""
 
     number: int
     classes: tuple[GPUClass, ...]
     device_classes: Mapping[str, DeviceClass]
     cards: Mapping[Card, int]
+    remote_cards: bool = False
 
 
 def gpu_class(data: JSON) -> GPUClass:
@@ -112,19 +114,25 @@ def slice_(data: JSON) -> Slice:
     return Slice(
         pool=spec["pool"]["name"],
         generation=spec["pool"].get("generation", 0),
-        cards=Counter(map(_card, spec.get("devices") or ())),
+        cards=Counter(_card(device, spec["driver"]) for device in spec.get("devices") or ()),
         seen=reader.slice_(data),
     )
 
 
 def build(
-    number: int, classes: Iterable[GPUClass], device_classes: Iterable[DeviceClass], slices: Iterable[Slice]
+    number: int,
+    classes: Iterable[GPUClass],
+    device_classes: Iterable[DeviceClass],
+    slices: Iterable[Slice],
+    *,
+    remote_cards: bool = False,
 ) -> Snapshot:
     return Snapshot(
         number=number,
         classes=tuple(sorted(classes, key=lambda item: (item.created, item.name))),
         device_classes={item.name: item for item in device_classes},
         cards=_current(tuple(slices)),
+        remote_cards=remote_cards,
     )
 
 
@@ -140,7 +148,7 @@ def _current(slices: tuple[Slice, ...]) -> Mapping[Card, int]:
     return cards
 
 
-def _card(device: JSON) -> Card:
+def _card(device: JSON, driver: str) -> Card:
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     memory = _own(capacity, names.MEMORY).get("value")
     return Card(
@@ -150,11 +158,12 @@ def _card(device: JSON) -> Card:
         shareable=bool(device.get("allowMultipleAllocations")),
         memory_enforcement=_own(attributes, names.MEMORY_ENFORCEMENT).get("string", "none"),
         cores_enforcement=_own(attributes, names.CORES_ENFORCEMENT).get("string", "none"),
+        driver=driver,
     )
 
 
 def _own(entries: JSON, name: str) -> JSON:
-    """A name without a domain belongs to the driver's own, and may be written either way."""
+    """A name without a domain belongs to the driver's own, and may be written either way; remote cards have it in full."""
     found: JSON = entries.get(name) or entries.get(f"{names.LOCAL_DRIVER}/{name}") or {}
     return found
 

@@ -1,6 +1,6 @@
 """The cluster's objects as one frozen, numbered Snapshot after another.
 
-    three informers (ElasticGPUClass, DeviceClass, slices of our driver) --> Snapshot --> whoever asks for a newer one
+    informers (ElasticGPUClass, DeviceClass, slices of our drivers) --> Snapshot --> whoever asks for a newer one
 
 Level-based: who was busy while ten things changed gets one Snapshot with all of them. None is given before every
 informer has the whole list, so that nothing is taken for missing that only has not been read yet.
@@ -23,7 +23,7 @@ _SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 class Watcher:
     """Watches what the controller decides by."""
 
-    def __init__(self, api: apiserver.APIServer) -> None:
+    def __init__(self, api: apiserver.APIServer, *, remote: bool = False) -> None:
         self._classes = informer.Informer(api, classes.CLASSES, project=snapshot.gpu_class)
         self._device_classes = informer.Informer(api, classes.DEVICE_CLASSES, project=snapshot.device_class)
         self.slices = informer.Informer(
@@ -34,6 +34,11 @@ class Watcher:
             "deviceclasses": self._device_classes,
             "resourceslices": self.slices,
         }
+        self.remote: informer.Informer[snapshot.Slice] | None = None
+        if remote:
+            selector = f"spec.driver={names.REMOTE_DRIVER}"
+            self.remote = informer.Informer(api, _SLICES, project=snapshot.slice_, field_selector=selector)
+            self._informers["remote resourceslices"] = self.remote
         self._stale = asyncio.Event()
         self._latest = snapshot.build(0, (), (), ())
         self._turn = asyncio.Condition()
@@ -58,7 +63,8 @@ class Watcher:
                     self._latest.number + 1,
                     self._classes.objects.values(),
                     self._device_classes.objects.values(),
-                    self.slices.objects.values(),
+                    (*self.slices.objects.values(), *(self.remote.objects.values() if self.remote else ())),
+                    remote_cards=self.remote is not None,
                 )
                 show(now)
                 async with self._turn:

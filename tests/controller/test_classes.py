@@ -1,5 +1,6 @@
 """A snapshot in, writes out: every verdict on a class as a table."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -197,7 +198,7 @@ def test_the_slices_of_an_older_generation_of_a_pool_do_not_count() -> None:
 @pytest.mark.parametrize(
     ("spec", "text"),
     [
-        ({"backend": "Remote"}, "backend Remote is not implemented in this release; use backend: Whole or Share"),
+        ({"backend": "Remote"}, "remote cards are switched off here; the chart's remote.enabled switches them on"),
         (
             {"allocation": {"by": "Controller"}},
             "allocation by Controller is not implemented in this release; use allocation.by: Scheduler",
@@ -319,3 +320,30 @@ def test_a_status_that_cannot_be_read_is_written_anew() -> None:
     data = objects.a_class(status={"conditions": "none"})
     [write] = _turn(data, device_classes=(_made(objects.a_class()),))
     assert isinstance(write, classes.Report)
+
+
+def _remote(*classes_: JSON, **rest: Any) -> tuple[classes.Write, ...]:
+    return classes.turn(replace(_snapshot(*classes_, **rest), remote_cards=True), {}, AT)
+
+
+def test_a_class_of_remote_cards_selects_the_remote_driver_by_the_attributes_of_the_local_one() -> None:
+    [create] = _remote(objects.a_class(backend="Remote", cards={"productNames": ["A*"]}))
+    [selector] = create.body["spec"]["selectors"]
+    assert selector["cel"]["expression"].startswith(
+        'device.driver == "remote.gpu.elasticgpu.io" && "type" in device.attributes["gpu.elasticgpu.io"]'
+    )
+    [config] = create.body["spec"]["config"]
+    parameters = {"apiVersion": "elasticgpu.io/v1alpha1", "kind": "RemoteConfig"}
+    assert config["opaque"] == {"driver": "remote.gpu.elasticgpu.io", "parameters": parameters}
+
+
+@pytest.mark.parametrize(
+    ("backend", "message"),
+    [("Remote", "no RemotePool has a card of driver remote.gpu.elasticgpu.io"), ("Whole", "1 matching")],
+)
+def test_a_class_counts_the_cards_of_its_own_driver_alone(backend: str, message: str) -> None:
+    data = objects.a_class(backend=backend)
+    [create] = _remote(data)
+    made = create.body | {"metadata": create.body["metadata"] | {"uid": "u", "resourceVersion": "1"}}
+    [report] = _remote(data, device_classes=(made,), slices=(objects.a_slice(objects.a_device("gpu-1")),))
+    assert _conditions(report)["Matching"][2] == message
