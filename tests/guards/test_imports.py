@@ -16,14 +16,22 @@ def _fresh(code: str) -> str:
 
 @pytest.mark.parametrize(
     "module",
-    ["driver.plan", "driver.offer", "kubeletplugin.contract", "controller.classes", "kube.slices", "view.join"],
+    [
+        "driver.plan",
+        "driver.offer",
+        "kubeletplugin.contract",
+        "controller.classes",
+        "kube.slices",
+        "view.join",
+        "pool.leases",
+    ],
 )
 def test_a_module_that_decides_loads_nothing_that_acts(module: str) -> None:
     loaded = _fresh(f"import sys, {module}; print([name for name in {HEAVY} if name in sys.modules])")
     assert loaded.strip() == "[]"
 
 
-@pytest.mark.parametrize("package", ["api", "view", "kube", "kubeletplugin", "driver", "controller", "cli"])
+@pytest.mark.parametrize("package", ["api", "view", "kube", "kubeletplugin", "driver", "controller", "cli", "pool"])
 def test_a_package_of_ours_is_not_shadowed(package: str) -> None:
     assert Path(_fresh(f"import {package}; print({package}.__file__)").strip()).is_relative_to(ROOT)
 

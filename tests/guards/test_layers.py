@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("api", "view", "kube", "kubeletplugin", "driver", "controller", "cli")
+PACKAGES = ("api", "view", "kube", "kubeletplugin", "driver", "controller", "cli", "pool")
 VIOLATIONS = {
     "folders": ("api/errors.py", "import kube.slices"),
     "controller": ("controller/snapshot.py", "import driver.inventory"),
+    "pool": ("pool/leases.py", "import driver.plan"),
     "cli": ("cli/queries.py", "import asyncio"),
     "picture": ("view/picture.py", "import api.v1alpha1"),
     "agnostic": ("kubeletplugin/contract.py", "import api.names"),
