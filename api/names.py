@@ -56,6 +56,10 @@ REMOTE_CDI_VENDOR = f"k8s.{REMOTE_DRIVER}"
 CDI_CLASS = "claim"
 
 WORKLOAD_LABEL = f"{GROUP}/workload-type"
+TRANSLATE_LABEL = f"{GROUP}/translate"
+"""On a namespace, "true": its pods may ask for cards by old names."""
+TRANSLATED_LABEL = f"{GROUP}/translated"
+"""On a pod, "true": it asked by old names, and the templates that it names are to be made."""
 CLASS_LABEL = f"{GROUP}/class"
 """On a DeviceClass: the ElasticGPUClass that it was made from."""
 

@@ -19,13 +19,26 @@ COMMANDS = {
     "claims": "claims with the cards, nodes and pods that they have",
     "classes": "classes: how many cards match, are held and are waited for",
     "claim": "write a ResourceClaimTemplate for a workload type or a class: --count cards, or shares of --cores and --memory",
+    "translate": "what manifests that ask for cards by old names become, read from files, without a cluster",
     "completion": "how to have the shell complete all this",
 }
 _KUBECTL_FLAGS = (
     "kubeconfig", "context", "cluster", "user", "server", "token", "as", "as-group", "as-uid", "request-timeout",
     "certificate-authority", "client-certificate", "client-key", "tls-server-name", "cache-dir",
 )  # fmt: skip
-_TAKE_VALUE = ("-n", "-l", "-o", "-s", "--namespace", "--selector", "--output", "--color")
+_TAKE_VALUE = (
+    "-f",
+    "--filename",
+    "--workload-type",
+    "-n",
+    "-l",
+    "-o",
+    "-s",
+    "--namespace",
+    "--selector",
+    "--output",
+    "--color",
+)
 _EXIT = "exit codes: 0 answered, 1 what was asked for by name is not there, 2 it cannot be told, 130 interrupted"
 
 
@@ -53,6 +66,8 @@ def _run(arguments: Sequence[str]) -> int:
         from cli import completion  # noqa: PLC0415
 
         return completion.explain()
+    if given.command == "translate":
+        return _translate(given)
     import datetime  # noqa: PLC0415
     import functools  # noqa: PLC0415
 
@@ -88,6 +103,22 @@ def _run(arguments: Sequence[str]) -> int:
         return commands.UNTOLD
 
 
+def _translate(given: argparse.Namespace) -> int:
+    from api import errors  # noqa: PLC0415
+    from cli import translating  # noqa: PLC0415
+
+    options = ("workload_type", "whole_class", "share_class", "card_memory", "gpushare_unit")
+    form = "json" if given.output == "json" else "yaml"
+    wanted = translating.Wanted(
+        files=given.filename, form=form, **{option: getattr(given, option) for option in options}
+    )
+    try:
+        return translating.translate(wanted)
+    except errors.ElasticGPUError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+
+
 def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("-n", "--namespace", default="", help="pods and claims of this namespace")
@@ -116,9 +147,22 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--cores", type=int, help="percent of a card, for a share")
             command.add_argument("--memory", help="such as 20Gi, for a share")
             command.add_argument("--title", default="", help="the template's name")
+        if name == "translate":
+            _add_translation(command)
         if name in ("pods", "claims"):
             command.add_argument("-l", "--selector", default="", help="those with these labels")
     return parser
+
+
+def _add_translation(command: argparse.ArgumentParser) -> None:
+    command.add_argument("-f", "--filename", action="append", required=True, help="a file of manifests; - for stdin")
+    command.add_argument("--workload-type", default="", help="the type of pods that have no such label")
+    command.add_argument("--whole-class", default="", help="for whole cards; training.elasticgpu.io unless given")
+    command.add_argument("--share-class", default="", help="for shares; inference.elasticgpu.io unless given")
+    command.add_argument(
+        "--card-memory", default="", help="what a card has, such as 80Gi, for amounts in parts of a card"
+    )
+    command.add_argument("--gpushare-unit", default="GiB", choices=["GiB", "MiB"], help="of aliyun.com/gpu-mem")
 
 
 def _with_command(arguments: Sequence[str]) -> Sequence[str]:

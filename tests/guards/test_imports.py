@@ -31,7 +31,9 @@ def test_a_module_that_decides_loads_nothing_that_acts(module: str) -> None:
     assert loaded.strip() == "[]"
 
 
-@pytest.mark.parametrize("package", ["api", "view", "kube", "kubeletplugin", "driver", "controller", "cli", "pool"])
+@pytest.mark.parametrize(
+    "package", ["api", "translate", "view", "kube", "kubeletplugin", "driver", "controller", "cli", "pool"]
+)
 def test_a_package_of_ours_is_not_shadowed(package: str) -> None:
     assert Path(_fresh(f"import {package}; print({package}.__file__)").strip()).is_relative_to(ROOT)
 
