@@ -104,7 +104,7 @@ class Node:
                 await self._book.follow(claim.uid)
                 raise
             self._book.keep(record)
-        self._watcher.tell()  # the order of the cards may follow from what is held
+        self._watcher.tell_soon()  # the order of the cards may follow from what is held
         return _answers(record)
 
     async def unprepare(self, ref: contract.ClaimRef) -> None:
@@ -119,7 +119,7 @@ class Node:
                 await self._book.follow(ref.uid)
                 raise
             self._book.drop(ref.uid)
-        self._watcher.tell()  # a card that is gone was offered for this claim's sake
+        self._watcher.tell_soon()  # a card that is gone was offered for this claim's sake
 
     async def prepared(self) -> tuple[contract.ClaimRef, ...]:
         await self._book.follow()

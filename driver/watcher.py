@@ -19,6 +19,8 @@ from api import errors, resource
 from driver import checkpoint, health, hostroot, inventory, metrics, nvml, offer, plan, records
 
 _FILE = "health.json"
+_CALM_S = 0.25
+"""How long a change of what is held may wait for the next: the order of cards is no news that hurries."""
 _log = structlog.get_logger()
 
 Clock = Callable[[], datetime.datetime]
@@ -61,6 +63,7 @@ class Watcher:
         self._written = ""
         self._unkept = ""
         self._changed = asyncio.Event()
+        self._telling: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
 
     async def start(self) -> None:
@@ -132,8 +135,16 @@ class Watcher:
 
     def tell(self) -> None:
         """Something that the pool is made of has changed."""
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def tell_soon(self) -> None:
+        """What is held has changed. A burst of claims is told once: the pool is made of all of them each time."""
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(_CALM_S, self.tell)
 
     def pool(self, held: Iterable[records.Record]) -> resource.Pool:
         taints = {
