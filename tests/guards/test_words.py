@@ -36,7 +36,19 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
 
 def test_modules_stay_small() -> None:
     """A file that passes 400 lines is split by notion (CONTRIBUTING)."""
-    packages = ("api", "translate", "view", "kube", "kubeletplugin", "driver", "controller", "cli", "pool", "hack")
+    packages = (
+        "api",
+        "cel",
+        "translate",
+        "view",
+        "kube",
+        "kubeletplugin",
+        "driver",
+        "controller",
+        "cli",
+        "pool",
+        "hack",
+    )
     long = {
         str(path.relative_to(ROOT)): lines
         for package in packages

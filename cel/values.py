@@ -1,0 +1,225 @@
+"""The values that CEL computes with, where Python has none of its own: and what is equal, what is less.
+
+CEL's int, double, string, bytes, bool, null, list are Python's; a map is a dict whose keys went through `key`. Two
+traps that everything here is about: in Python True is 1, in CEL it is not; in CEL numbers of all three types are one
+order.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from api import errors
+
+INT_MIN, INT_MAX, UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+NANOS = 10**9
+Frame = list[Any]
+Closure = Callable[[Frame], Any]
+
+
+class Failed(errors.Invalid):
+    """A device on which a text cannot be judged. kube-scheduler then gives up the pod on all nodes."""
+
+
+class UInt(int):
+    """CEL's unsigned number: another type, the same order."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """Nanoseconds since 1970, UTC."""
+
+    nanos: int
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    nanos: int
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type as a value: what type(x) gives."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    amount: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Semver:
+    """`key` is what versions are ordered by; the build part is not in it."""
+
+    text: str = field(compare=False)
+    major: int
+    minor: int
+    patch: int
+    before: tuple[tuple[bool, int, str], ...] = ()
+    """Identifiers of a pre-release: (is a word, number, word)."""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (self.major, self.minor, self.patch, not self.before, self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class IP:
+    number: int
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class CIDR:
+    number: int
+    bits: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class URL:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Optional:
+    """`held` is empty, or has the one value."""
+
+    held: tuple[Any, ...] = ()
+
+
+NOTHING = Optional()
+
+
+class Entries(Mapping[str, Any]):
+    """A map that never ends: what it has not got is an empty map, as for the domains of a device."""
+
+    __slots__ = ("found",)
+
+    def __init__(self, found: Mapping[str, Any]) -> None:
+        self.found = found
+
+    def __getitem__(self, key: str) -> Any:
+        return self.found.get(key, _EMPTY)
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def __iter__(self) -> Any:
+        return iter(self.found)
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+
+_EMPTY: dict[str, Any] = {}
+_TRUE, _FALSE = ("bool", True), ("bool", False)
+
+
+def key(value: Any) -> Any:
+    """What a map has `value` under: numbers of one amount are one key, and no bool is a number."""
+    if value is True:
+        return _TRUE
+    if value is False:
+        return _FALSE
+    if isinstance(value, (str, int)):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    raise Failed(f"unsupported key type: {type_of(value)}")
+
+
+def unkey(found: Any) -> Any:
+    return found[1] if type(found) is tuple else found
+
+
+def within_int(number: int) -> int:
+    if INT_MIN <= number <= INT_MAX:
+        return number
+    raise Failed("integer overflow")
+
+
+def within_uint(number: int) -> int:
+    if 0 <= number <= UINT_MAX:
+        return number
+    raise Failed("unsigned integer overflow")
+
+
+_NAMES: dict[type, str] = {
+    bool: "bool",
+    int: "int",
+    UInt: "uint",
+    float: "double",
+    str: "string",
+    bytes: "bytes",
+    type(None): "null_type",
+    list: "list",
+    dict: "map",
+    Entries: "map",
+    Timestamp: "google.protobuf.Timestamp",
+    Duration: "google.protobuf.Duration",
+    Type: "type",
+    Optional: "optional_type",
+    Quantity: "kubernetes.Quantity",
+    Semver: "kubernetes.Semver",
+    IP: "net.IP",
+    CIDR: "net.CIDR",
+    URL: "kubernetes.URL",
+    Format: "kubernetes.NamedFormat",
+}
+
+
+def type_of(value: Any) -> str:
+    return _NAMES.get(type(value), "kubernetes.DRADevice")
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Values of types that have nothing in common are not equal, and that is no error."""
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        return one is other if isinstance(one, bool) or isinstance(other, bool) else one == other
+    if type(one) is not type(other):
+        return isinstance(one, Mapping) and isinstance(other, Mapping) and _same_entries(one, other)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(equal, one, other))
+    if isinstance(one, Mapping):
+        return _same_entries(one, other)
+    if isinstance(one, Optional):
+        return len(one.held) == len(other.held) and all(map(equal, one.held, other.held))
+    return bool(one == other)
+
+
+def _same_entries(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
+    return len(one) == len(other) and all(name in other and equal(value, other[name]) for name, value in one.items())
+
+
+_ORDERED = (str, bytes, bool)
+
+
+def order(one: Any, other: Any) -> int | None:
+    """-1, 0 or 1; None where a number is none (NaN). Raises Failed for what has no order."""
+    if type(one) is not type(other) and not (_number(one) and _number(other)):
+        raise Failed("no such overload")
+    match one:
+        case str() | bytes() | bool() | int() | float():
+            if (isinstance(one, float) and math.isnan(one)) or (isinstance(other, float) and math.isnan(other)):
+                return None
+            return int(one > other) - int(one < other)
+        case Timestamp() | Duration():
+            return int(one.nanos > other.nanos) - int(one.nanos < other.nanos)
+        case _:
+            raise Failed("no such overload")
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
