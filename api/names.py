@@ -76,6 +76,9 @@ LEASE_FINALIZER = f"{GROUP}/lease"
 FIELD_MANAGER = "elastic-gpu"
 
 VISIBLE_DEVICES_ENV = "NVIDIA_VISIBLE_DEVICES"
+MEMORY_REQUEST_ENV = "NVIDIA_GPU_MEMORY_REQUEST"
+MEMORY_LIMIT_ENV = "NVIDIA_GPU_MEMORY_LIMIT"
+"""In MiB; NVIDIA's hook sets them on the container's control group."""
 CARD_ENV_PREFIX = "ELASTIC_GPU_CARD_"
 """In the container: `ELASTIC_GPU_CARD_<minor>=<uuid>`, one variable a card. The minor number is unique on the node and
 is the number in /dev/nvidia<minor>, so that a second claim in the same container adds a variable and replaces none."""

@@ -20,6 +20,7 @@ from driver import (
     backend,
     cdi,
     cdidir,
+    cgroups,
     checkpoint,
     containers,
     disk,
@@ -36,7 +37,7 @@ from driver import (
     settings,
     watcher,
 )
-from driver.backends import hami, share, whole
+from driver.backends import driverlimits, hami, share, whole
 from kube import apiserver, program
 from kubeletplugin import contract, locks, plugin
 
@@ -80,7 +81,9 @@ async def _serve(chosen: settings.Settings) -> None:
         pod_uid=chosen.pod_uid,
         sweep_period_s=chosen.sweep_s,
     )
-    gateway = nvml.NVML(libraries=_libraries(chosen), limit_s=chosen.nvml_limit_s, sysfs=chosen.sysfs)
+    gateway = nvml.NVML(
+        libraries=_libraries(chosen), limit_s=chosen.nvml_limit_s, sysfs=chosen.sysfs, groups=chosen.cgroups
+    )
     async with apiserver.APIServer.connect(user_agent=f"elastic-gpu-node/{program.version()}") as api:
         driver = await assembled(chosen, options.data_dir, gateway, disk.Disk(), functools.partial(_pods, api))
         await driver.start()
@@ -110,9 +113,6 @@ async def assembled(
     specs = cdidir.CDIDir(chosen.cdi_dir, writer)
     guards = locks.Locks(data_dir / "cards.lock")
     book = ledger.Ledger(kept, guards.hold)
-    rungs = await _rungs(chosen, data_dir, writer)
-    backends: dict[str, backend.Backend] = {"whole": whole.Whole(), "share": share.Share(rungs, chosen.shares_per_card)}
-    hands = preparer.Preparer(kept, specs, backends)
     places = hostroot.Places(
         driver_root=chosen.driver_root,
         dev_root=chosen.dev_root,
@@ -121,6 +121,13 @@ async def assembled(
         toolkit=chosen.nvidia_ctk,
         hook=chosen.cdi_hook,
     )
+    host = hostroot.HostRoot(places)
+    limits = driverlimits.DriverLimits(
+        gateway, cgroups.Cgroups(chosen.cgroups, chosen.proc), host.limits_hook, chosen.host_driver_root
+    )
+    rungs = (limits, *await _hami(chosen, data_dir, writer))
+    backends: dict[str, backend.Backend] = {"whole": whole.Whole(), "share": share.Share(rungs, chosen.shares_per_card)}
+    hands = preparer.Preparer(kept, specs, backends)
     eyes = watcher.Watcher(
         world=plan.World(
             driver=names.LOCAL_DRIVER,
@@ -134,7 +141,7 @@ async def assembled(
             unread="they have not been looked at yet",
         ),
         gateway=gateway,
-        host=hostroot.HostRoot(places),
+        host=host,
         disk=kept,
         held=book.held.values,
         hold=guards.hold,
@@ -144,11 +151,10 @@ async def assembled(
         fill=chosen.fill,
     )
     mender = repairer.Repairer(book=book, disk=kept, specs=specs, hands=hands, eyes=eyes, period_s=chosen.repair_s)
-    return node.Node(book=book, specs=specs, hands=hands, eyes=eyes, mender=mender, pods=pods if rungs else None)
+    return node.Node(book=book, specs=specs, hands=hands, eyes=eyes, mender=mender, pods=pods)
 
 
-async def _rungs(chosen: settings.Settings, data_dir: Path, writer: disk.Disk) -> tuple[rung.Rung, ...]:
-    """The ways of holding shares that this node is set up for, from the strongest to the weakest."""
+async def _hami(chosen: settings.Settings, data_dir: Path, writer: disk.Disk) -> tuple[rung.Rung, ...]:
     if chosen.hami_library is None:
         return ()
     core = hami.HAMi(chosen.hami_library, chosen.hami_sha256, data_dir, writer)

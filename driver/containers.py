@@ -26,6 +26,7 @@ class User:
 
     pod: str
     container: str
+    pod_uid: str = ""
     requests: frozenset[str] = frozenset()
     others: tuple[str, ...] = ()
     devices: int = 1
@@ -48,6 +49,12 @@ def users(claim: resource.Claim, pods: Iterable[JSON], driver: str) -> tuple[Use
     return tuple(replace(user, devices=sum(map(user.uses, requests))) for user in found)
 
 
+def together(users: tuple[User, ...]) -> str:
+    """The uid of the pod whose containers have to be held as one; empty where one container uses this share alone."""
+    alone = len(users) <= 1 and all(user.devices == 1 and not user.others for user in users)
+    return "" if alone else users[0].pod_uid
+
+
 def _of_pod(claim: resource.Claim, pod: JSON) -> Iterator[User]:
     named = _claims(pod)
     for container in (item for key in _LISTS for item in pod["spec"].get(key) or ()):
@@ -58,6 +65,7 @@ def _of_pod(claim: resource.Claim, pod: JSON) -> Iterator[User]:
         whole = any(not use.get("request") for use in ours)
         yield User(
             pod=pod["metadata"]["name"],
+            pod_uid=pod["metadata"].get("uid") or "",
             container=container["name"],
             requests=frozenset() if whole else frozenset(use["request"] for use in ours),
             others=tuple(sorted({use["name"] for use in uses if use not in ours})),

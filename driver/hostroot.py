@@ -55,6 +55,17 @@ class HostRoot:
         self._places = places
         self._kept: dict[Key, cdi.HostEdits] = {}
         self._problems: Mapping[str, str] = {}
+        self._hook: tuple[object, str] = (None, "")
+
+    async def limits_hook(self) -> tuple[str, str]:
+        """The CDI hook's path on the host, if it can set memory limits, and why not, if it cannot. Tried once a file."""
+        seen, stamp = await asyncio.to_thread(_hook_file, self._places)
+        if seen is None:
+            return "", f"NVIDIA's nvidia-cdi-hook, which is not below {self._places.driver_root}"
+        if stamp != self._hook[0]:
+            self._hook = stamp, await toolkit.lacks(seen, cdi.MEMORY_LIMITS_HOOK)
+        problem = self._hook[1]
+        return ("", problem) if problem else (_host_path(str(seen), self._places), "")
 
     async def refresh(self, seen: inventory.Inventory) -> cdi.HostEdits:
         """What this host gives to a container of each card that answers."""
@@ -150,11 +161,22 @@ def _programs(places: Places) -> tuple[Path | None, str]:
     program = places.toolkit or next(
         (places.driver_root / path for path in _PROGRAMS if os.access(places.driver_root / path, os.X_OK)), None
     )
-    hook = places.hook or next(
-        (_host_path(str(places.driver_root / path), places) for path in _HOOKS if (places.driver_root / path).exists()),
-        "",
-    )
-    return program, hook
+    seen, _ = _hook_file(places)
+    return program, places.hook or ("" if seen is None else _host_path(str(seen), places))
+
+
+def _hook_file(places: Places) -> tuple[Path | None, object]:
+    """The hook as seen from here, and what tells it from another one."""
+    inside = Path(places.hook)
+    if places.hook and inside.is_relative_to(places.host_root):
+        inside = places.driver_root / inside.relative_to(places.host_root)
+    for path in (inside,) if places.hook else tuple(places.driver_root / one for one in _HOOKS):
+        try:
+            found = path.stat()
+        except OSError:
+            continue
+        return path, (path, found.st_ino, found.st_size, found.st_mtime_ns)
+    return None, None
 
 
 def _moved(edits: cdi.Edits, places: Places) -> cdi.Edits:

@@ -73,6 +73,8 @@ class Card:
     pcie_root: str | None = None
     """The root complex as Kubernetes names it: pci0000:00."""
     mig_enabled: bool = False
+    memory_limits: bool = False
+    """Whether its driver can hold a control group to a part of its memory."""
 
     @property
     def name(self) -> str:

@@ -48,7 +48,7 @@ Pods = Callable[[resource.Claim], Awaitable[tuple[containers.JSON, ...]]]
 
 
 class Node:
-    """The Driver of `kubeletplugin.contract` for the cards of this machine. Without `pods` nobody's containers are known."""
+    """The Driver of `kubeletplugin.contract` for the cards of this machine."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Node:
         hands: preparer.Preparer,
         eyes: watcher.Watcher,
         mender: repairer.Repairer,
-        pods: Pods | None,
+        pods: Pods,
     ) -> None:
         self._book = book
         self._specs = specs
@@ -155,8 +155,8 @@ class Node:
             _log.warning("the API server stores less of a slice than was sent", fields=sorted(fields))
 
     async def _users(self, claim: resource.Claim) -> tuple[containers.User, ...]:
-        """Asked only where a way of holding shares wants to know it: a whole card costs no call for it."""
-        if self._pods is None or not any(configs.chosen(claim, names.LOCAL_DRIVER)):
+        """Asked for shares alone: a whole card costs no call for it."""
+        if not any(configs.chosen(claim, names.LOCAL_DRIVER)):
             return ()
         return containers.users(claim, await self._pods(claim), names.LOCAL_DRIVER)
 

@@ -25,27 +25,13 @@ import structlog
 
 from api import errors
 from driver import inventory as inv
-from driver import lanes, nvmlerrors, sysfs
+from driver import lanes, nvmlcalls, nvmlerrors
 
 T = TypeVar("T")
 _log = structlog.get_logger(__name__)
 
 WAIT_MS = 1000
 LONGEST_PAUSE_S = 30
-
-_GONE = (
-    pynvml.NVML_ERROR_UNINITIALIZED,
-    pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
-    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
-)
-"""The driver under us is not the one we started with."""
-_UNTOLD = (
-    pynvml.NVML_ERROR_NOT_SUPPORTED,
-    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
-    pynvml.NVML_ERROR_NO_PERMISSION,
-    pynvml.NVML_ERROR_NO_DATA,
-)
-"""Answers of a card that is well but does not tell."""
 
 
 class CardError(errors.Unavailable):
@@ -76,11 +62,22 @@ class _Unread:
 
 
 class NVML:
-    """`libraries`: the places of the file to load, none for the loader's search. `limit_s`: how long one call may take."""
+    """`libraries`: the places of the file to load, none for the loader's search. `limit_s`: how long one call may take.
 
-    def __init__(self, *, libraries: tuple[Path, ...], limit_s: float, sysfs: Path = Path("/sys")) -> None:
+    `groups`: where the control groups are mounted.
+    """
+
+    def __init__(
+        self,
+        *,
+        libraries: tuple[Path, ...],
+        limit_s: float,
+        sysfs: Path = Path("/sys"),
+        groups: Path = Path("/sys/fs/cgroup"),
+    ) -> None:
         self._libraries = libraries
         self._sysfs = sysfs
+        self._groups = groups
         self._lanes = lanes.Lanes(limit_s=limit_s)
         self._turn = asyncio.Lock()
         self._started_with: str | None = None
@@ -97,7 +94,7 @@ class NVML:
                 version, cuda, count = await self._system()
                 read = await asyncio.gather(*(self._read(index, count) for index in range(count)))
                 unread = [one for one in read if isinstance(one, _Unread)]
-                if attempt == 1 and any(_code(one.error) in _GONE for one in unread):
+                if attempt == 1 and any(_code(one.error) in nvmlcalls.GONE for one in unread):
                     await self._stop()  # the driver changed between two calls
                     continue
                 break
@@ -115,9 +112,17 @@ class NVML:
     async def probe(self, uuid: inv.CardUUID) -> None:
         """Asks the card several things that need it to be alive. Raises CardError if it does not answer well."""
         try:
-            await self._lanes.run(uuid, lambda: _examine(uuid))
+            await self._lanes.run(uuid, lambda: nvmlcalls.examine(uuid))
         except (pynvml.NVMLError, TimeoutError) as error:
             raise CardError(f"card {uuid}: {error}", kind=_kind(error)) from error
+
+    async def memory_limit(self, card: inv.CardUUID, group: Path) -> int | None:
+        """How many bytes of the card this control group may have; None: it has no limit of its own."""
+        return await self._ask_card(card, lambda: nvmlcalls.memory_limit(card, str(group)), f"limit of {group}")
+
+    async def limit_memory(self, card: inv.CardUUID, group: Path, limit: int | None) -> None:
+        """Lets this control group have so many bytes of the card; None takes the limit away."""
+        await self._ask_card(card, lambda: nvmlcalls.limit_memory(card, str(group), limit), f"limit of {group}")
 
     async def events(self) -> AsyncGenerator[inv.Event, None]:
         """What the driver reports, for ever. One listener at a time."""
@@ -156,9 +161,9 @@ class NVML:
         try:
             if self._started_with is not None:
                 try:
-                    seen = await self._lanes.run("driver", _system_facts)
+                    seen = await self._lanes.run("driver", nvmlcalls.system_facts)
                 except pynvml.NVMLError as error:
-                    if error.value not in _GONE:
+                    if error.value not in nvmlcalls.GONE:
                         raise
                 else:
                     if seen[0] == self._started_with:
@@ -166,7 +171,7 @@ class NVML:
                 _log.info("the driver is another one, NVML starts anew", started_with=self._started_with)
                 await self._stop()
             await self._lanes.run("driver", lambda: _load(self._libraries))
-            seen = await self._lanes.run("driver", _system_facts)
+            seen = await self._lanes.run("driver", nvmlcalls.system_facts)
         except (pynvml.NVMLError, OSError) as error:  # TimeoutError is an OSError
             raise translated(error, "NVML does not start; it is tried again") from error
         self._started_with = seen[0]
@@ -190,7 +195,7 @@ class NVML:
         def read() -> inv.Card:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
             found.append(inv.CardUUID(pynvml.nvmlDeviceGetUUID(handle)))
-            return _facts(handle, found[0], self._sysfs)
+            return nvmlcalls.facts(handle, found[0], self._sysfs, self._groups)
 
         try:
             return await self._lanes.run(f"card {index} of {count}", read)
@@ -218,6 +223,12 @@ class NVML:
         except (pynvml.NVMLError, TimeoutError) as error:
             return error
         return None
+
+    async def _ask_card(self, card: inv.CardUUID, call: Callable[[], T], about: str) -> T:
+        try:
+            return await self._lanes.run(card, call)
+        except (pynvml.NVMLError, TimeoutError) as error:
+            raise translated(error, f"card {card}, {about}") from error
 
     def _fault(self, error: Exception, *, uuid: inv.CardUUID | None = None, index: int | None = None) -> inv.Fault:
         card = self._last.get(uuid) if uuid is not None else None
@@ -329,69 +340,3 @@ def _load(libraries: tuple[Path, ...]) -> None:
         pynvml.nvmlLib = ctypes.CDLL(os.path.realpath(library))
         pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001 it holds the functions of the library before
     pynvml.nvmlInitWithFlags(0)
-
-
-def _optional(call: Callable[[], T]) -> T | None:
-    """None for what a card does not tell; an error that says that the card or the driver is gone goes on."""
-    try:
-        return call()
-    except pynvml.NVMLError as error:
-        if error.value == pynvml.NVML_ERROR_GPU_IS_LOST or error.value in _GONE:
-            raise
-        return None
-
-
-def _system_facts() -> tuple[str, str | None, int]:
-    cuda = _optional(pynvml.nvmlSystemGetCudaDriverVersion_v2)
-    text = None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}"
-    return pynvml.nvmlSystemGetDriverVersion(), text, pynvml.nvmlDeviceGetCount()
-
-
-def _facts(handle: Any, uuid: inv.CardUUID, tree: Path) -> inv.Card:
-    pci = _optional(lambda: pynvml.nvmlDeviceGetPciInfo_v3(handle))
-    bus_id = None if pci is None else f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
-    node, root = (None, None) if bus_id is None else sysfs.place(tree, bus_id)
-    capability = _optional(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle))
-    memory = _optional(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
-    mig = _optional(lambda: pynvml.nvmlDeviceGetMigMode(handle))
-    return inv.Card(
-        uuid=uuid,
-        minor=pynvml.nvmlDeviceGetMinorNumber(handle),
-        pci_bus_id=bus_id,
-        product_name=_optional(lambda: pynvml.nvmlDeviceGetName(handle)),
-        brand=inv.BRANDS.get(_optional(lambda: pynvml.nvmlDeviceGetBrand(handle)) or 0),
-        architecture=inv.ARCHITECTURES.get(_optional(lambda: pynvml.nvmlDeviceGetArchitecture(handle)) or 0),
-        compute_capability=None if capability is None else f"{capability[0]}.{capability[1]}",
-        memory_bytes=None if memory is None else int(memory.total),
-        numa_node=_affinity(handle) if node is None else node,
-        pcie_root=root,
-        mig_enabled=mig is not None and mig[0] == 1,
-    )
-
-
-def _affinity(handle: Any) -> int | None:
-    """The NUMA node as NVML has it, for where the kernel's tree is not at hand."""
-    nodes = _optional(lambda: pynvml.nvmlDeviceGetMemoryAffinity(handle, 16, pynvml.NVML_AFFINITY_SCOPE_NODE))
-    bits = (
-        []
-        if nodes is None
-        else [64 * at + bit for at, word in enumerate(nodes) for bit in range(64) if word >> bit & 1]
-    )
-    return bits[0] if bits else None
-
-
-def _examine(uuid: inv.CardUUID) -> None:
-    handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-    for ask in (
-        pynvml.nvmlDeviceGetUUID,
-        pynvml.nvmlDeviceGetPciInfo_v3,
-        pynvml.nvmlDeviceGetMemoryInfo,
-        lambda handle: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),
-        pynvml.nvmlDeviceGetUtilizationRates,
-        pynvml.nvmlDeviceGetComputeRunningProcesses_v3,
-    ):
-        try:
-            ask(handle)
-        except pynvml.NVMLError as error:
-            if error.value not in _UNTOLD:
-                raise

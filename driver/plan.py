@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from api import errors, resource, v1alpha1
-from driver import backend, booking, cdi, configs, containers, inventory, records
+from driver import backend, booking, cdi, configs, containers, inventory, records, rung
 
 _LISTED = 8
 
@@ -57,7 +57,7 @@ def plan(claim: resource.Claim, world: World, known: Records, users: Users = ())
     if record is not None and (not same or record.phase in {records.Phase.UNDOING, records.Phase.STUCK}):
         return Plan(record=_fresh(claim, shares, world, known, users), stale=record)
     if record is not None and record.phase is records.Phase.PREPARED:
-        return Plan(record=renewed(record, world))
+        return Plan(record=renewed(replace(record, pods=_pods(claim)), world))
     fresh = _fresh(claim, shares, world, known, users)
     if record is None or record.boot_id != world.boot_id:
         return Plan(record=fresh)
@@ -107,7 +107,12 @@ def _fresh(
         holdings=tuple(holdings),
         steps=tuple(steps),
         cdi=_spec(claim.uid, holdings, world),
+        pods=_pods(claim),
     )
+
+
+def _pods(claim: resource.Claim) -> tuple[str, ...]:
+    return tuple(sorted(uid for _, uid in claim.reserved_for))
 
 
 def _holding(
@@ -119,6 +124,7 @@ def _holding(
     holding = world.backends["whole" if ask.share is None else "share"].holding(ask)
     beside = _neighbours(claim, holding.device, known, own)
     booking.refuse_overbooked(holding, ask.card, beside, world.shares_per_card)
+    _refuse_second_account(claim, holding, known, own)
     if trouble := world.troubles.get(holding.device):
         raise errors.NotReady(
             f"device {holding.device} of claim {claim} cannot be used now: {trouble}. It is tried again; "
@@ -156,6 +162,26 @@ def _neighbours(
         for holding, other in held
         if holding.device == device and not holding.admin_access
     )
+
+
+def _refuse_second_account(
+    claim: resource.Claim, holding: records.Holding, known: Records, own: Iterable[records.Holding]
+) -> None:
+    """Where the driver holds a pod as a whole, it has one limit a card: a second share would be held by the first one's."""
+    word = rung.word(v1alpha1.Rung.DRIVER)
+    pods = frozenset(_pods(claim))
+    of_pod = [*own]
+    for record in known.values():
+        if record.uid != claim.uid and pods & frozenset(record.pods):
+            of_pod += record.holdings
+    for other in of_pod:
+        same = other.device == holding.device and other.enforcement == holding.enforcement == word
+        if same and (other.group or holding.group):
+            raise errors.Invalid(
+                f"request {holding.request} of claim {claim}: its pod has two shares of card {holding.card}, and one of them "
+                "is used by several containers, or beside another claim. The card's driver holds these containers together, "
+                "to one limit a card: give each container one share of its own, or all of them the same one"
+            )
 
 
 def _holder(record: records.Record | None) -> str:

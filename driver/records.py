@@ -59,7 +59,8 @@ class Holding:
     """One result of the claim and the card that answers it: uuid, minor number, product name where it has one.
 
     `cores` and `memory_mib` are what is booked on the card; a whole card's record may say 0 of a memory that nobody
-    knew. `enforcement` is what holds the memory to that, `cores_enforcement` the cores.
+    knew. `enforcement` is what holds the memory to that, `cores_enforcement` the cores. `group`: the uid of the pod that
+    is held as a whole, where its containers have to share one limit; empty where each is held by itself.
     """
 
     request: str
@@ -75,6 +76,7 @@ class Holding:
     cores: int = 100
     memory_mib: int = 0
     cores_enforcement: str = ""
+    group: str = ""
 
     def answers(self, result: resource.Result) -> bool:
         return (self.request, self.pool, self.device, self.share_id, self.admin_access) == (
@@ -88,7 +90,10 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """`steps` are all that the plan wants, `done` how many of them are; `cdi` is the text of the CDI file."""
+    """`steps` are all that the plan wants, `done` how many of them are; `cdi` is the text of the CDI file.
+
+    `pods`: the uids of those that held the claim at Prepare; more may have come since.
+    """
 
     uid: resource.ClaimUID
     namespace: str
@@ -99,6 +104,7 @@ class Record:
     cdi: str
     steps: tuple[Step, ...] = field(default=())
     done: int = 0
+    pods: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

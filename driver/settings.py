@@ -69,6 +69,13 @@ class Settings:
     sysfs: Path = Path("/sys")
     """Where sysfs is mounted: NUMA nodes and PCI topology."""
 
+    cgroups: Path = Path("/sys/fs/cgroup")
+    """Where the control groups of version 2 are mounted, by the same path here and on the host: the card's driver is told
+    them by that path."""
+
+    proc: Path = Path("/proc")
+    """Where the host's processes are seen; this program has to run in the host's pid namespace for it."""
+
     metrics_port: int = 9400
     """TCP port of /metrics, /healthz and /readyz. 0 switches the door off."""
 

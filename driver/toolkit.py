@@ -43,6 +43,15 @@ async def generate(
     return spec
 
 
+async def lacks(hook: Path, verb: str) -> str:
+    """Why this CDI hook cannot be used for `verb`; empty where it can."""
+    try:
+        await _run([str(hook), verb, "--help"])
+    except errors.Unavailable as error:
+        return f"an nvidia-cdi-hook that knows {verb} (NVIDIA container toolkit 1.20.1 or newer): {error}"
+    return ""
+
+
 async def _run(command: list[str]) -> bytes:
     pipe = asyncio.subprocess.PIPE
     try:

@@ -21,7 +21,7 @@ from typing import Any
 import helm_python
 
 from hack import cluster, release
-from hack.cluster import cards, errors, lifecycle
+from hack.cluster import cards, cgroups, errors, lifecycle
 from hack.kubectl import Kubectl, KubectlError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,6 +45,7 @@ class Target:
     image: str
     driver_root: str
     pod_image: str
+    cgroup_root: str
     ours: bool
 
 
@@ -65,7 +66,7 @@ def _up() -> None:
     target = _ours() if _own() else _theirs()
     _step("The chart: node driver on every node, controller, classes training and inference.elasticgpu.io")
     if _chart_is_the_demos(target.kubectl):
-        release.install(target.kubectl, release.values(target.image, target.driver_root))
+        release.install(target.kubectl, release.values(target.image, target.driver_root, target.cgroup_root))
     else:
         _print(f"It is installed here already, and stays as it is: release {release.NAME}")
     release.wait(target.kubectl)
@@ -103,7 +104,14 @@ def _ours() -> Target:
     reference, archive = release.image()
     up.load_image(archive)
     kubectl = Kubectl(program=str(up.bin / "kubectl"), kubeconfig=up.kubeconfig)
-    return Target(kubectl=kubectl, image=reference, driver_root=cards.DRIVER_ROOT, pod_image=_DEMO_IMAGE, ours=True)
+    return Target(
+        kubectl=kubectl,
+        image=reference,
+        driver_root=cards.DRIVER_ROOT,
+        pod_image=_DEMO_IMAGE,
+        cgroup_root=str(cgroups.unified()),
+        ours=True,
+    )
 
 
 def _theirs() -> Target:
@@ -123,7 +131,14 @@ def _theirs() -> Target:
             "then: EGPU_IMAGE=<your registry>/elastic-gpu:0.1.0 make demo; without KUBECONFIG the demo makes a cluster of its own"
         )
     root = _variable("EGPU_DRIVER_ROOT") or "/"
-    return Target(kubectl=kubectl, image=reference, driver_root=root, pod_image=_PUBLIC_IMAGE, ours=False)
+    return Target(
+        kubectl=kubectl,
+        image=reference,
+        driver_root=root,
+        pod_image=_PUBLIC_IMAGE,
+        cgroup_root="/sys/fs/cgroup",
+        ours=False,
+    )
 
 
 def _apply(target: Target, *paths: Path) -> None:

@@ -37,10 +37,10 @@ def image() -> tuple[str, Path]:
     return reference, images.build_driver_image(ROOT, reference)
 
 
-def values(image: str, driver_root: str) -> dict[str, Any]:
+def values(image: str, driver_root: str, cgroup_root: str = "/sys/fs/cgroup") -> dict[str, Any]:
     """The chart's values for an image by its full name."""
     repository, _, tag = image.rpartition(":")
-    return {"image": {"repository": repository, "tag": tag}, "driverRoot": driver_root}
+    return {"image": {"repository": repository, "tag": tag}, "driverRoot": driver_root, "cgroupRoot": cgroup_root}
 
 
 def install(kubectl: Kubectl, wanted: dict[str, Any]) -> None:

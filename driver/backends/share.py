@@ -50,6 +50,7 @@ class Share:
         assert ask.share is not None
         result, card = ask.result, ask.card
         amount = _part(result, card)
+        enforcement = self._chosen(ask, "memory", ask.share.memory)
         return records.Holding(
             request=result.request,
             pool=result.pool,
@@ -61,8 +62,9 @@ class Share:
             backend=_NAME,
             cores=amount.cores,
             memory_mib=amount.memory_mib,
-            enforcement=self._chosen(ask, "memory", ask.share.memory),
+            enforcement=enforcement,
             cores_enforcement=self._chosen(ask, "cores", ask.share.cores) if amount.cores else rung.NONE,
+            group=containers.together(ask.users) if enforcement == rung.word(v1alpha1.Rung.DRIVER) else "",
         )
 
     def steps(self, holdings: tuple[records.Holding, ...]) -> tuple[records.Step, ...]:

@@ -15,7 +15,9 @@ typedef enum {
 	INSUFFICIENT_SIZE = 7,
 	DRIVER_NOT_LOADED = 9,
 	TIMEOUT = 10,
+	FUNCTION_NOT_FOUND = 13,
 	GPU_IS_LOST = 15,
+	OPERATING_SYSTEM = 17,
 	LIB_RM_VERSION_MISMATCH = 18,
 	MEMORY = 20,
 	ARGUMENT_VERSION_MISMATCH = 25,
@@ -53,6 +55,12 @@ typedef struct {
 } process_t;
 
 typedef struct {
+	unsigned pid;
+	unsigned long long time;
+	unsigned cores, memory, encoder, decoder;
+} busy_t;
+
+typedef struct {
 	device_t device;
 	unsigned long long type, data;
 	unsigned gpu_instance, compute_instance;
@@ -75,6 +83,18 @@ typedef struct {
 	unsigned status, clique;
 	unsigned char state;
 } fabric_t;
+
+typedef struct {
+	const char *group; /* the full path of a control group */
+	unsigned long long soft, hard;
+} set_limits_t;
+
+typedef struct {
+	const char *group;
+	unsigned long long soft, hard, used;
+} get_limits_t;
+
+#define NO_LIMIT 0xffffffffffffffffULL
 
 /* the size and the number of a versioned struct, as callers write them into its first field */
 #define VERSION(type, number) ((unsigned)(sizeof(type) | (number) << 24))

@@ -115,15 +115,19 @@ static bool failure(struct card *card, const char *text)
 	return one->code > 0;
 }
 
-/* process=<pid>:<MiB> */
+/* process=<pid>:<MiB>[:<percent of the cores>] */
 static bool process(struct card *card, char *text)
 {
 	process_t *one = &card->processes[card->process_count];
-	char *colon = strchr(text, ':');
+	char *colon = strchr(text, ':'), *busy;
 	if (!colon || card->process_count == MAX_PROCESSES)
 		return false;
 	*colon = 0;
+	if ((busy = strchr(colon + 1, ':')))
+		*busy = 0;
 	one->gpu_instance = one->compute_instance = NO_INSTANCE;
+	if (busy && !small(busy + 1, "%", 100, &card->busy[card->process_count]))
+		return false;
 	card->process_count++;
 	return small(text, "", 1 << 22, &one->pid) && mebibytes(colon + 1, &one->used_memory);
 }
@@ -227,6 +231,10 @@ static bool take_line(struct cards *cards, char *line, const char **bad)
 		return copy(cards->driver, VERSION_SIZE, value);
 	if (!strcmp(key, "cuda"))
 		return dotted(value, &major, &minor) && (cards->cuda = (int)(major * 1000 + minor * 10), true);
+	if (!strcmp(key, "cgroups"))
+		return copy(cards->groups, PLACE_SIZE, value);
+	if (!strcmp(key, "memory-file"))
+		return copy(cards->memory_file, PLACE_SIZE, value);
 	if (!strcmp(key, "init"))
 		return (cards->init = code_from_name(value)) >= 0;
 	return false;

@@ -7,7 +7,7 @@
 
 #include "abi.h"
 
-enum { MAX_CARDS = 64, MAX_FAILURES = 8, MAX_PROCESSES = 16 };
+enum { MAX_CARDS = 64, MAX_FAILURES = 8, MAX_PROCESSES = 16, PLACE_SIZE = 256 };
 
 struct failure {
 	char function[64]; /* "*" means every call */
@@ -26,11 +26,14 @@ struct card {
 	struct failure failures[MAX_FAILURES];
 	size_t failure_count;
 	process_t processes[MAX_PROCESSES];
+	unsigned busy[MAX_PROCESSES]; /* percent of the cores, a process */
 	size_t process_count;
 };
 
 struct cards {
 	char driver[VERSION_SIZE];
+	char groups[PLACE_SIZE]; /* a directory that stands for the control groups; empty: the kernel's */
+	char memory_file[PLACE_SIZE]; /* empty: beside the cards file */
 	int cuda; /* 13000 for 13.0 */
 	int init; /* what every call answers while it is not OK */
 	struct card card[MAX_CARDS];

@@ -195,6 +195,28 @@ void door_events_path(char *path, size_t size)
 	pthread_mutex_unlock(&lock);
 }
 
+void door_memory_path(char *path, size_t size)
+{
+	pthread_mutex_lock(&lock);
+	if (*picture.memory_file)
+		snprintf(path, size, "%s", picture.memory_file);
+	else
+		snprintf(path, size, "%s.memory", cards_path());
+	pthread_mutex_unlock(&lock);
+}
+
+static pthread_mutex_t shared = PTHREAD_MUTEX_INITIALIZER;
+
+void door_lock(void)
+{
+	pthread_mutex_lock(&shared);
+}
+
+void door_unlock(void)
+{
+	pthread_mutex_unlock(&shared);
+}
+
 void door_pause(void)
 {
 	nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);

@@ -24,6 +24,13 @@ const char *door_uuid(device_t device);
 /* The name of the file with the commands, which stands beside the cards file. */
 void door_events_path(char *path, size_t size);
 
+/* The name of the file with limits and uses. */
+void door_memory_path(char *path, size_t size);
+
+/* For what the whole process has one of, beside the picture. */
+void door_lock(void);
+void door_unlock(void);
+
 /* Waits one beat; what blocks here polls, since a file is what it waits for. */
 void door_pause(void);
 

@@ -24,6 +24,12 @@ def hierarchies() -> tuple[Path, ...]:
     return tuple(sorted(mounted))
 
 
+def unified() -> Path:
+    """Where the groups of version 2 are: on a machine with both, beside the others."""
+    beside = _ROOT / "unified"
+    return beside if (beside / "cgroup.controllers").exists() else _ROOT
+
+
 def make(name: str) -> Path:
     """Make the group of a node or control plane everywhere; return the leaf that its own programs join."""
     for hierarchy in hierarchies():

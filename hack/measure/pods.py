@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hack import cluster, release
-from hack.cluster import cards, paths
+from hack.cluster import cards, cgroups, paths
 from hack.kubectl import Kubectl
 
 NAME = "bench"
@@ -23,7 +23,7 @@ def latencies_ms(pods: int) -> tuple[list[float], list[float]]:
         kubectl = Kubectl(program=str(up.bin / "kubectl"), kubeconfig=up.kubeconfig)
         reference, archive = release.image()
         up.load_image(archive)
-        release.install(kubectl, release.values(reference, cards.DRIVER_ROOT))
+        release.install(kubectl, release.values(reference, cards.DRIVER_ROOT, str(cgroups.unified())))
         release.wait(kubectl)
         kubectl("apply", "-f", "-", text=json.dumps(_template()))
         with _watch(kubectl) as seen:

@@ -1,7 +1,5 @@
 """What the two accounts may do: exactly what they need, and nothing beside it."""
 
-from collections.abc import Callable
-
 from api import names
 from tests.chart.conftest import NAMESPACE, Object
 
@@ -16,6 +14,7 @@ NODE_RIGHTS = {
     "resourceclaims/driver": {"associated-node:patch"},
     "resourceslices": {"list", "watch", "create", "update", "delete"},
     "nodes": {"get"},
+    "pods": {"get"},
 }
 CONTROLLER_RIGHTS = {
     "elasticgpuclasses": {"list", "watch"},
@@ -31,15 +30,6 @@ CONTROLLER_RIGHTS = {
 
 def test_the_node_driver_has_exactly_these_rights(objects: Objects) -> None:
     assert _rights(objects["ClusterRole", NODE]) == NODE_RIGHTS
-
-
-def test_pods_are_read_only_where_shares_are_held_by_container(render: Callable[..., list[Object]]) -> None:
-    (role,) = [
-        found
-        for found in render({"node": {"hamiLibrary": "/opt/vgpu/libvgpu.so"}})
-        if (found["kind"], found["metadata"]["name"]) == ("ClusterRole", NODE)
-    ]
-    assert _rights(role) == NODE_RIGHTS | {"pods": {"get"}}
 
 
 def test_the_controller_has_exactly_these_rights(objects: Objects) -> None:

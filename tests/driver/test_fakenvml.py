@@ -17,7 +17,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from tests.fakes.cards import SOURCE, FakeCards
+from tests.fakes.cards import FAKE_CUDA, LIMITING, SOURCE, FakeCards
 
 
 @pytest.fixture
@@ -417,3 +417,117 @@ def test_an_example_can_be_loaded(example: Path, tmp_path: Path) -> None:
     environment = {"LD_LIBRARY_PATH": str(cards.library.parent), "FAKE_NVML_CARDS": str(example)}
     ran = subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True)
     assert json.loads(ran.stdout) == example.read_text().count("\ncard ")
+
+
+@pytest.fixture
+def groups(started: FakeCards, tmp_path: Path) -> Path:
+    """A pod with two containers, on cards whose driver limits control groups."""
+    root = tmp_path / "groups"
+    for container in ("a", "b"):
+        (root / "pod" / container).mkdir(parents=True)
+    started.group(root)
+    started.set_driver(LIMITING)
+    pynvml.nvmlShutdown()
+    pynvml.nvmlInit()
+    return root
+
+
+def set_limits(card: Any, group: Path, soft: int, hard: int) -> None:
+    pynvml.nvmlDeviceSetMemoryLimits_v1(card, pynvml.c_nvmlSetMemoryLimits_v1_t(str(group).encode(), soft, hard))
+
+
+def limits(card: Any, group: Path) -> tuple[int, int, int]:
+    asked = pynvml.c_nvmlGetMemoryLimits_v1_t()
+    asked.nameSpace = str(group).encode()
+    pynvml.nvmlDeviceGetMemoryLimits_v1(card, asked)
+    return asked.softLimit, asked.hardLimit, asked.currentUsed
+
+
+def cuda(cards: FakeCards, group: str, *words: object) -> "subprocess.Popen[str]":
+    environment = {"FAKE_NVML_CARDS": str(cards.file), "FAKE_CUDA_GROUP": group}
+    command = [str(FAKE_CUDA), cards.uuids[0], *map(str, words)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def said(program: "subprocess.Popen[str]", lines: int) -> list[str]:
+    assert program.stdout is not None
+    return [program.stdout.readline().strip() for _ in range(lines)]
+
+
+def test_a_limit_is_kept_for_its_card_and_group_until_it_is_taken_away_or_the_group_is(
+    started: FakeCards, groups: Path
+) -> None:
+    card, other = handle(started, 0), handle(started, 1)
+    pod = groups / "pod"
+    set_limits(card, pod, 1 << 20, 2 << 20)
+    assert limits(card, pod) == (1 << 20, 2 << 20, 0)
+    for where in ((other, pod), (card, pod / "a")):
+        assert refused(lambda where=where: limits(*where)) == pynvml.NVML_ERROR_NOT_FOUND
+    set_limits(card, pod, 0, pynvml.NVML_DEVICE_MEMORY_LIMIT_MAX)
+    assert refused(lambda: limits(card, pod)) == pynvml.NVML_ERROR_NOT_FOUND
+    set_limits(card, pod / "a", 0, 1 << 20)
+    (pod / "a").rmdir()
+    (pod / "a").mkdir()
+    set_limits(card, pod / "b", 0, 1 << 20)
+    (pod / "b").rmdir()
+    set_limits(card, pod, 0, 1 << 20)
+    (pod / "b").mkdir()
+    assert refused(lambda: limits(card, pod / "b")) == pynvml.NVML_ERROR_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("where", "soft", "hard", "code"),
+    [
+        ("gone", 0, 1, pynvml.NVML_ERROR_OPERATING_SYSTEM),
+        ("..", 0, 1, pynvml.NVML_ERROR_OPERATING_SYSTEM),
+        ("pod", 2, 1, pynvml.NVML_ERROR_INVALID_ARGUMENT),
+        ("pod", 0, 81560 << 20, pynvml.NVML_ERROR_INVALID_ARGUMENT),
+    ],
+)
+def test_limits_that_cannot_be_are_refused(
+    started: FakeCards, groups: Path, where: str, soft: int, hard: int, code: int
+) -> None:
+    assert refused(lambda: set_limits(handle(started, 0), groups / where, soft, hard)) == code
+
+
+def test_an_older_driver_knows_no_limits_and_the_kernel_s_groups_are_asked_for(
+    started: FakeCards, groups: Path, tmp_path: Path
+) -> None:
+    started._head.pop("cgroups")
+    started.set_driver(LIMITING)
+    assert refused(lambda: limits(handle(started, 0), tmp_path)) == pynvml.NVML_ERROR_OPERATING_SYSTEM
+    started.set_driver("580.95.05")
+    pynvml.nvmlShutdown()
+    pynvml.nvmlInit()
+    assert refused(lambda: limits(handle(started, 0), groups)) == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
+
+
+def test_a_program_gets_what_its_groups_leave_it_and_what_it_has_goes_with_it(started: FakeCards, groups: Path) -> None:
+    card = handle(started, 0)
+    set_limits(card, groups / "pod", 0, 1000 << 20)
+    set_limits(card, groups / "pod/a", 0, 600 << 20)
+    with cuda(started, "/pod/a", "hold", 500, 200) as first:
+        assert said(first, 2) == ["allocated 500 MiB", "out of memory: 200 MiB asked, 100 of 600 MiB free"]
+        assert limits(card, groups / "pod")[2] == limits(card, groups / "pod/a")[2] == 500 << 20
+        with cuda(started, "/pod/b", "alloc", 600) as second:
+            assert said(second, 1) == ["out of memory: 600 MiB asked, 500 of 81559 MiB free"]
+        assert second.returncode == 2
+        (process,) = pynvml.nvmlDeviceGetComputeRunningProcesses(card)
+        assert (process.pid, process.usedGpuMemory) == (first.pid, 500 << 20)
+        assert pynvml.nvmlDeviceGetMemoryInfo(card).used == 500 << 20
+        first.kill()
+    assert pynvml.nvmlDeviceGetComputeRunningProcesses(card) == []
+    with cuda(started, "/pod/b", "alloc", 600) as last:
+        assert said(last, 1) == ["allocated 600 MiB"]
+    assert last.returncode == 0
+
+
+def test_processes_tell_how_busy_they_keep_a_card(started: FakeCards) -> None:
+    assert refused(lambda: pynvml.nvmlDeviceGetProcessUtilization(handle(started, 0), 0)) == pynvml.NVML_ERROR_NOT_FOUND
+    started.process(0, "17:100:30", "18:50")
+    card = handle(started, 0)
+    assert [(one.pid, one.usedGpuMemory >> 20) for one in pynvml.nvmlDeviceGetComputeRunningProcesses(card)] == [
+        (17, 100),
+        (18, 50),
+    ]
+    assert [(one.pid, one.smUtil) for one in pynvml.nvmlDeviceGetProcessUtilization(card, 0)] == [(17, 30)]

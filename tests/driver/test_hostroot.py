@@ -39,7 +39,8 @@ class Host:
 
     def hostroot(self, **more: Any) -> hostroot.HostRoot:
         facts: dict[str, Any] = {"driver_root": self.root, "dev_root": None, "host_root": "/", "toolkit": None}
-        return hostroot.HostRoot(hostroot.Places(sysfs=self.machine.root / "sys", hook="", **{**facts, **more}))
+        facts |= {"sysfs": self.machine.root / "sys", "hook": ""}
+        return hostroot.HostRoot(hostroot.Places(**{**facts, **more}))
 
     def add_hook(self) -> None:
         self._program("nvidia-cdi-hook", "#!/bin/sh\n")
@@ -212,3 +213,26 @@ async def test_the_real_toolkit_works_on_the_fake_library(host: Host, monkeypatc
     assert edits.common.paths >= set(cdi.CONTROL_NODES)
     assert f"/{LIBRARIES}/libcuda.so.{DRIVER}" in {mount["hostPath"] for mount in edits.common.mounts}
     assert edits.of_card(host.seen.cards[1].uuid).device_nodes[0]["minor"] == 1
+
+
+async def test_the_hook_is_tried_for_memory_limits_once_a_file_and_named_as_the_host_does(host: Host) -> None:
+    root = host.hostroot(host_root="/run/nvidia/driver")
+    path, problem = await root.limits_hook()
+    assert path == ""
+    assert problem == f"NVIDIA's nvidia-cdi-hook, which is not below {host.root}"
+    host._program("nvidia-cdi-hook", f'#!/bin/sh\necho "$@" >> {host.state}/asked\nexit 1\n')
+    path, problem = await root.limits_hook()
+    assert path == ""
+    assert "that knows apply-cuda-memory-limits (NVIDIA container toolkit 1.20.1 or newer): " in problem
+    host._program("nvidia-cdi-hook", f'#!/bin/sh\necho "$@" >> {host.state}/asked\n')
+    for _ in range(2):
+        assert await root.limits_hook() == ("/run/nvidia/driver/usr/bin/nvidia-cdi-hook", "")
+    assert (host.state / "asked").read_text().splitlines() == ["apply-cuda-memory-limits --help"] * 2
+
+
+async def test_a_hook_named_by_the_admin_is_looked_for_below_the_driver_root(host: Host) -> None:
+    host.add_hook()
+    named = "/run/nvidia/driver/usr/bin/nvidia-cdi-hook"
+    assert await host.hostroot(host_root="/run/nvidia/driver", hook=named).limits_hook() == (named, "")
+    _, problem = await host.hostroot(hook="/somewhere/nvidia-cdi-hook").limits_hook()
+    assert problem

@@ -69,8 +69,15 @@ SHARE = replace(
 )
 
 
+GROUPED = replace(SHARE, pods=("p",), holdings=tuple(replace(holding, group="p") for holding in SHARE.holdings))
+
+
 def test_the_form_on_disk_has_not_changed_unnoticed() -> None:
-    assert records.encode(SHARE) == (GOLDEN / "record-v1-share.json").read_bytes()
+    assert records.encode(GROUPED) == (GOLDEN / "record-v1-pods.json").read_bytes()
+    assert _read((GOLDEN / "record-v1-pods.json").read_bytes()) == GROUPED
+
+
+def test_a_share_of_a_driver_that_knew_no_pods_is_read_as_it_was() -> None:
     assert _read((GOLDEN / "record-v1-share.json").read_bytes()) == SHARE
 
 

@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from hack import release
-from hack.cluster import Cluster, cards, paths
+from hack.cluster import Cluster, cards, cgroups, paths
 from hack.kubectl import Kubectl, KubectlError
 from tests.e2e.stage import Stage
 
@@ -51,7 +51,7 @@ def installed(cluster: Cluster, admin: Kubectl) -> None:
     """The chart with our image, up on both nodes."""
     reference, archive = release.image()
     cluster.load_image(archive)
-    release.install(admin, release.values(reference, cards.DRIVER_ROOT))
+    release.install(admin, release.values(reference, cards.DRIVER_ROOT, str(cgroups.unified())))
     release.wait(admin)
 
 

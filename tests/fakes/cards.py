@@ -23,6 +23,11 @@ def build() -> Path:
     return SOURCE / "build" / "libnvidia-ml.so.1"
 
 
+FAKE_CUDA = SOURCE / "build" / "fake-cuda"
+LIMITING = "615.43.02"
+"""A driver that limits control groups."""
+
+
 class FakeCards:
     """Cards by position; a card keeps its position also while it is away."""
 
@@ -32,6 +37,7 @@ class FakeCards:
         self._head = {"driver": driver, "cuda": "13.0"}
         self._cards = [_card(index) for index in range(count)]
         self._away: set[int] = set()
+        self._processes: dict[int, tuple[str, ...]] = {}
         directory.mkdir(parents=True, exist_ok=True)
         shutil.copy2(build(), self.library)
         self._write()
@@ -50,6 +56,16 @@ class FakeCards:
         self._cards.append(_card(len(self._cards)) | {key: str(value) for key, value in facts.items()})
         self._write()
         return len(self._cards) - 1
+
+    def group(self, path: Path) -> None:
+        """A directory that stands for the kernel's control groups."""
+        self._head["cgroups"] = str(path)
+        self._write()
+
+    def process(self, index: int, *processes: str) -> None:
+        """What runs on the card, each as `PID:MiB` or `PID:MiB:PERCENT`; nothing, without any."""
+        self._processes[index] = processes
+        self._write()
 
     def lose(self, index: int) -> None:
         """The card stays listed and answers GPU_IS_LOST."""
@@ -105,7 +121,9 @@ class FakeCards:
     def _write(self) -> None:
         lines = [f"{key} {value}" for key, value in self._head.items()]
         lines += [
-            "card " + " ".join(f'{key}="{value}"' for key, value in card.items())
+            "card "
+            + " ".join(f'{key}="{value}"' for key, value in card.items())
+            + "".join(f" process={one}" for one in self._processes.get(index, ()))
             for index, card in enumerate(self._cards)
             if index not in self._away
         ]

@@ -34,8 +34,13 @@ class Machine:
         self.data_dir = root / "plugins" / names.LOCAL_DRIVER
         self.pods: list[dict[str, Any]] = []
         self.hami_library: Path | None = None
+        self.cgroups = root / "cgroups"
+        self.proc = root / "proc"
         for directory in (self.driver_root / "dev", self.driver_root / LIBRARIES, root / "sys"):
             directory.mkdir(parents=True)
+        self.cgroups.mkdir()
+        (self.cgroups / "cgroup.controllers").touch()
+        self.cards.group(self.cgroups)
         for name in ("nvidiactl", "nvidia-uvm", *(f"nvidia{index}" for index in range(count))):
             self.add_node(name)
         self.install_driver(fake_cards.DRIVER)
@@ -49,6 +54,26 @@ class Machine:
             (directory / f"{stem}.so.{version}").touch()
             (directory / f"{stem}.so.1").symlink_to(f"{stem}.so.{version}")
         self.cards.set_driver(version)
+
+    def add_hook(self, *, knows_limits: bool = True) -> Path:
+        """NVIDIA's CDI hook, as far as it is asked what it can do."""
+        hook = self.driver_root / "usr/bin/nvidia-cdi-hook"
+        hook.parent.mkdir(parents=True, exist_ok=True)
+        hook.write_text(f"#!/bin/sh\nexit {0 if knows_limits else 3}\n")
+        hook.chmod(0o755)
+        return hook
+
+    def add_pod(self, uid: str, *containers: str) -> Path:
+        """The control groups of a pod; its own."""
+        pod = self.cgroups / f"kubepods/burstable/pod{uid}"
+        for container in containers:
+            (pod / container).mkdir(parents=True)
+        pod.mkdir(parents=True, exist_ok=True)
+        return pod
+
+    def add_process(self, pid: int, group: Path) -> None:
+        (self.proc / str(pid)).mkdir(parents=True)
+        (self.proc / str(pid) / "cgroup").write_text(f"3:cpu:/x\n0::/{group.relative_to(self.cgroups)}\n")
 
     def add_node(self, name: str) -> None:
         (self.driver_root / "dev" / name).symlink_to("/dev/null")
@@ -68,12 +93,14 @@ class Machine:
             poll_s=0.05,
             repair_s=0.05,
             hami_library=self.hami_library,
+            cgroups=self.cgroups,
+            proc=self.proc,
         )
 
     @contextlib.asynccontextmanager
     async def node(self, writer: disk.Disk | None = None) -> AsyncIterator[node.Node]:
         """A driver process, until the block ends; what was in memory is forgotten then."""
-        gateway = nvml.NVML(libraries=(self.cards.library,), limit_s=2, sysfs=self.root / "sys")
+        gateway = nvml.NVML(libraries=(self.cards.library,), limit_s=2, sysfs=self.root / "sys", groups=self.cgroups)
         driver = await program.assembled(self.settings, self.data_dir, gateway, writer or disk.Disk(), self.read_pods)
         await driver.start()
         task = asyncio.create_task(driver.run())

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 
 from api import errors, names, resource
-from driver import node
-from tests.fakes.machine import Machine
+from driver import inventory, node, nvml
+from tests.fakes.cards import LIMITING
+from tests.fakes.machine import Machine, until
 
 MEMORY = 81559
 """MiB of a card of the machine."""
@@ -114,7 +116,7 @@ async def test_an_api_server_without_amounts_gets_no_whole_card_instead_of_a_sha
 
 async def test_a_limit_that_must_hold_and_cannot_starts_no_pod(machine: Machine) -> None:
     async with machine.node() as driver:
-        with pytest.raises(errors.Invalid, match=r"What is missing: Driver: not in this release; MPS: .*; HAMi: "):
+        with pytest.raises(errors.Invalid, match=r"What is missing: Driver: a driver with .*; MPS: .*; HAMi: "):
             await driver.prepare(machine.share("a", 0, firm={"memory": "Required"}))
 
 
@@ -236,3 +238,79 @@ async def test_a_library_that_is_put_there_later_is_published_without_a_restart(
         assert dict((await anext(pools))[0].devices[0].attributes)["memoryEnforcement"] == "none"
         held.hami_library.write_bytes(b"the library")
         assert dict((await anext(pools))[0].devices[0].attributes)["memoryEnforcement"] == "hami"
+
+
+def a_pod_of(uid: str, pod: str, *containers: str) -> dict[str, Any]:
+    """A pod whose containers use the claim `claim-<uid>`."""
+    use = {"claims": [{"name": "card"}]}
+    return {
+        "metadata": {"name": pod, "uid": f"0000000{pod[-1]}-0000-4000-8000-000000000000"},
+        "spec": {
+            "resourceClaims": [{"name": "card", "resourceClaimName": f"claim-{uid}"}],
+            "containers": [{"name": name, "resources": use} for name in containers],
+        },
+    }
+
+
+def held_by_driver(machine: Machine, uid: str, pod: dict[str, Any], **amounts: Any) -> resource.Claim:
+    claim = machine.share(uid, 0, firm={"memory": "Required", "accept": ["Driver"]}, **amounts)  # type: ignore[dict-item]
+    return replace(claim, reserved_for=((pod["metadata"]["name"], pod["metadata"]["uid"]),))
+
+
+@pytest.fixture
+def limiting(machine: Machine) -> Machine:
+    """A machine whose driver limits control groups."""
+    machine.install_driver(LIMITING)
+    machine.add_hook()
+    return machine
+
+
+async def test_a_share_that_one_container_uses_is_held_by_the_hook_and_any_other_by_the_pods_group(
+    limiting: Machine,
+) -> None:
+    alone, together = a_pod_of("a", "pod1", "main"), a_pod_of("b", "pod2", "main", "second")
+    limiting.pods += [alone, together]
+    pod = limiting.add_pod(together["metadata"]["uid"], "main", "second")
+    gateway = nvml.NVML(libraries=(limiting.cards.library,), limit_s=2, groups=limiting.cgroups)
+    async with limiting.node() as driver:
+        (first,) = await driver.prepare(held_by_driver(limiting, "a", alone))
+        await driver.prepare(held_by_driver(limiting, "b", together))
+        card = inventory.CardUUID(limiting.cards.uuids[0])
+        assert await gateway.memory_limit(card, pod) == 8 << 30
+        hooks = {uid: json.dumps(limiting.spec(uid)).count("apply-cuda-memory-limits") for uid in ("a", "b")}
+        assert hooks == {"a": 1, "b": 0}
+        assert first.data["enforcement"] == {"memory": "driver", "cores": "none"}
+        await driver.unprepare(limiting.ref("b"))
+        assert await gateway.memory_limit(card, pod) is None
+
+
+async def test_a_pod_that_is_held_as_a_whole_gets_no_second_share_of_that_card(limiting: Machine) -> None:
+    pod = a_pod_of("a", "pod1", "main", "second")
+    pod["spec"]["resourceClaims"].append({"name": "other", "resourceClaimName": "claim-b"})
+    pod["spec"]["containers"].append({"name": "third", "resources": {"claims": [{"name": "other"}]}})
+    limiting.pods.append(pod)
+    limiting.add_pod(pod["metadata"]["uid"])
+    async with limiting.node() as driver:
+        await driver.prepare(held_by_driver(limiting, "a", pod))
+        with pytest.raises(errors.Invalid, match=r"its pod has two shares of card .* give each container one share"):
+            await driver.prepare(held_by_driver(limiting, "b", pod))
+        await driver.unprepare(limiting.ref("a"))
+        await driver.prepare(held_by_driver(limiting, "b", pod))
+        with pytest.raises(errors.Invalid, match="its pod has two shares of card"):
+            await driver.prepare(held_by_driver(limiting, "a", pod))
+
+
+async def test_a_driver_that_is_replaced_changes_what_new_shares_are_held_by_and_no_old_one(limiting: Machine) -> None:
+    pod = a_pod_of("a", "pod1", "main")
+    limiting.pods.append(pod)
+    async with limiting.node() as driver:
+        await driver.prepare(held_by_driver(limiting, "a", pod))
+        limiting.install_driver("580.95.05")
+        await until(lambda: _enforced(limiting, driver) == "none")
+        (again,) = await driver.prepare(held_by_driver(limiting, "a", pod))
+        assert again.data["enforcement"] == {"memory": "driver", "cores": "none"}
+
+
+def _enforced(machine: Machine, driver: node.Node) -> object:
+    (first, *_) = driver._watcher.pool(driver.held).devices
+    return dict(first.attributes)["memoryEnforcement"]
