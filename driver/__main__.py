@@ -11,6 +11,7 @@ import functools
 import platform
 import signal
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import structlog
@@ -28,19 +29,23 @@ from driver import (
     hostroot,
     ledger,
     metrics,
+    mpscontrol,
+    mpskeeper,
     node,
     nvml,
     plan,
     preparer,
+    records,
     repairer,
     rung,
     settings,
     watcher,
 )
-from driver.backends import driverlimits, hami, share, whole
+from driver.backends import driverlimits, hami, mps, share, whole
 from kube import apiserver, program
 from kubeletplugin import contract, locks, plugin
 
+_MPS_LIMIT_S = 3.0
 _log = structlog.get_logger()
 
 
@@ -113,6 +118,7 @@ async def assembled(
     specs = cdidir.CDIDir(chosen.cdi_dir, writer)
     guards = locks.Locks(data_dir / "cards.lock")
     book = ledger.Ledger(kept, guards.hold)
+    held = book.held.values
     places = hostroot.Places(
         driver_root=chosen.driver_root,
         dev_root=chosen.dev_root,
@@ -125,7 +131,8 @@ async def assembled(
     limits = driverlimits.DriverLimits(
         gateway, cgroups.Cgroups(chosen.cgroups, chosen.proc), host.limits_hook, chosen.host_driver_root
     )
-    rungs = (limits, *await _hami(chosen, data_dir, writer))
+    by_mps = _mps(chosen, data_dir, gateway, writer, held)
+    rungs = (limits, *((by_mps,) if by_mps else ()), *await _hami(chosen, data_dir, writer))
     backends: dict[str, backend.Backend] = {"whole": whole.Whole(), "share": share.Share(rungs, chosen.shares_per_card)}
     hands = preparer.Preparer(kept, specs, backends)
     eyes = watcher.Watcher(
@@ -143,7 +150,7 @@ async def assembled(
         gateway=gateway,
         host=host,
         disk=kept,
-        held=book.held.values,
+        held=held,
         hold=guards.hold,
         clock=lambda: datetime.datetime.now(datetime.UTC),  # noqa: TID251 the one clock, handed on from here
         period_s=chosen.poll_s,
@@ -151,7 +158,8 @@ async def assembled(
         fill=chosen.fill,
     )
     mender = repairer.Repairer(book=book, disk=kept, specs=specs, hands=hands, eyes=eyes, period_s=chosen.repair_s)
-    return node.Node(book=book, specs=specs, hands=hands, eyes=eyes, mender=mender, pods=pods)
+    also = (by_mps.run,) if by_mps else ()
+    return node.Node(book=book, specs=specs, hands=hands, eyes=eyes, mender=mender, pods=pods, also=also)
 
 
 async def _hami(chosen: settings.Settings, data_dir: Path, writer: disk.Disk) -> tuple[rung.Rung, ...]:
@@ -160,6 +168,37 @@ async def _hami(chosen: settings.Settings, data_dir: Path, writer: disk.Disk) ->
     core = hami.HAMi(chosen.hami_library, chosen.hami_sha256, data_dir, writer)
     await core.look()
     return (core,)
+
+
+def _mps(
+    chosen: settings.Settings,
+    data_dir: Path,
+    gateway: nvml.NVML,
+    writer: disk.Disk,
+    held: Callable[[], Iterable[records.Record]],
+) -> mps.MPS | None:
+    """With the driver's own libraries, for its programs are not in our image."""
+    if chosen.mps_dir is None:
+        return None
+    root = chosen.driver_root
+    directories = [] if root == Path("/") else [root / path for path in driverfiles.LIBRARY_DIRS]
+    library = next(
+        (str(path) for path in (found / "libcuda.so.1" for found in directories) if path.exists()), "libcuda.so.1"
+    )
+    control = mpscontrol.Control(
+        chosen.mps_control or root / "usr/bin" / mpscontrol.PROGRAM,
+        chosen.mps_dir,
+        ":".join(map(str, directories)),
+        _MPS_LIMIT_S,
+    )
+    keeper = mpskeeper.Keeper(
+        control,
+        library=library,
+        needed=lambda: any(mps.is_held(holding) for record in held() for holding in record.holdings),
+        period_s=chosen.poll_s,
+        proc=chosen.proc,
+    )
+    return mps.MPS(control=control, keeper=keeper, cards=gateway, held=held, data_dir=data_dir, writer=writer)
 
 
 async def _pods(api: apiserver.APIServer, claim: resource.Claim) -> tuple[containers.JSON, ...]:

@@ -113,6 +113,22 @@ def refuse_overbooked(
         )
 
 
+def refuse_mixed(holding: records.Holding, beside: tuple[Neighbour, ...]) -> None:
+    """Raises Conflict where shares by MPS and others would meet: the card lets in the programs of MPS alone."""
+    for other in beside:
+        if _by_mps(holding) != _by_mps(other.holding) and not (holding.admin_access or _is_whole(other.holding)):
+            one, two = ("by MPS", "without MPS") if _by_mps(other.holding) else ("without MPS", "by MPS")
+            raise errors.Conflict(
+                f"device {holding.device} has shares held {one}, as {other.holder}, and request {holding.request} would be "
+                f"held {two}: a card is given in one way at a time. It is tried again, and goes when those pods have stopped "
+                "on this node; or let both classes accept the same rungs"
+            )
+
+
+def _by_mps(holding: records.Holding) -> bool:
+    return "mps" in (holding.enforcement, holding.cores_enforcement)
+
+
 def _is_whole(holding: records.Holding) -> bool:
     return holding.backend == "whole"
 

@@ -55,6 +55,21 @@ def together(users: tuple[User, ...]) -> str:
     return "" if alone else users[0].pod_uid
 
 
+def crowded(users: tuple[User, ...]) -> tuple[str, ...]:
+    """What a limit that is given to one container lacks here: a container for the share, and no other device in it."""
+    several = (
+        [f"a container for each share: {', '.join(map(str, users))} use this one together"] if len(users) > 1 else []
+    )
+    return (
+        *several,
+        *(
+            f"a container with this share alone: {user} uses {', '.join(user.others) or 'more of its claim'} too"
+            for user in users
+            if user.others or user.devices != 1
+        ),
+    )
+
+
 def _of_pod(claim: resource.Claim, pod: JSON) -> Iterator[User]:
     named = _claims(pod)
     for container in (item for key in _LISTS for item in pod["spec"].get(key) or ()):

@@ -11,7 +11,8 @@ locks of the claim and of its cards keep other processes out until that record i
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from typing import Any
 
 import structlog
 
@@ -48,7 +49,7 @@ Pods = Callable[[resource.Claim], Awaitable[tuple[containers.JSON, ...]]]
 
 
 class Node:
-    """The Driver of `kubeletplugin.contract` for the cards of this machine."""
+    """The Driver of `kubeletplugin.contract` for the cards of this machine. `also`: what runs for ever beside."""
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class Node:
         eyes: watcher.Watcher,
         mender: repairer.Repairer,
         pods: Pods,
+        also: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (),
     ) -> None:
         self._book = book
         self._specs = specs
@@ -66,6 +68,7 @@ class Node:
         self._watcher = eyes
         self._repairer = mender
         self._pods = pods
+        self._also = also
 
     @property
     def held(self) -> tuple[records.Record, ...]:
@@ -84,6 +87,8 @@ class Node:
             group.create_task(self._watcher.run(), name="watch cards")
             group.create_task(self._watcher.listen(), name="listen to the driver")
             group.create_task(self._repairer.run(), name="repair CDI files")
+            for work in self._also:
+                group.create_task(work(), name="keep what holds shares")
 
     async def prepare(self, claim: resource.Claim) -> tuple[contract.PreparedDevice, ...]:
         results = claim.of_driver(names.LOCAL_DRIVER)

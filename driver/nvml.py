@@ -124,6 +124,14 @@ class NVML:
         """Lets this control group have so many bytes of the card; None takes the limit away."""
         await self._ask_card(card, lambda: nvmlcalls.limit_memory(card, str(group), limit), f"limit of {group}")
 
+    async def compute_mode(self, uuid: inv.CardUUID) -> int:
+        """Who may have contexts on the card, by NVML's number. Raises Invalid or Unavailable."""
+        return await self._ask_card(uuid, lambda: nvmlcalls.compute_mode(uuid), "compute mode")
+
+    async def set_compute_mode(self, uuid: inv.CardUUID, mode: int) -> None:
+        """May be repeated. Raises Invalid or Unavailable."""
+        await self._ask_card(uuid, lambda: nvmlcalls.set_compute_mode(uuid, mode), "compute mode")
+
     async def events(self) -> AsyncGenerator[inv.Event, None]:
         """What the driver reports, for ever. One listener at a time."""
         queue: asyncio.Queue[inv.Event | Exception] = asyncio.Queue()

@@ -75,6 +75,14 @@ def examine(uuid: inv.CardUUID) -> None:
                 raise
 
 
+def compute_mode(uuid: str) -> int:
+    return int(pynvml.nvmlDeviceGetComputeMode(pynvml.nvmlDeviceGetHandleByUUID(uuid)))
+
+
+def set_compute_mode(uuid: str, mode: int) -> None:
+    pynvml.nvmlDeviceSetComputeMode(pynvml.nvmlDeviceGetHandleByUUID(uuid), mode)
+
+
 def memory_limit(uuid: str, group: str) -> int | None:
     """How many bytes of the card a control group may have; None where it was given no limit."""
     asked = pynvml.c_nvmlGetMemoryLimits_v1_t()

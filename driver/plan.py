@@ -125,6 +125,7 @@ def _holding(
     beside = _neighbours(claim, holding.device, known, own)
     booking.refuse_overbooked(holding, ask.card, beside, world.shares_per_card)
     _refuse_second_account(claim, holding, known, own)
+    booking.refuse_mixed(holding, beside)
     if trouble := world.troubles.get(holding.device):
         raise errors.NotReady(
             f"device {holding.device} of claim {claim} cannot be used now: {trouble}. It is tried again; "

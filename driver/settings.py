@@ -106,6 +106,13 @@ class Settings:
     hami_sha256: str = ""
     """SHA-256 of that file. Another file is not given to any container. Empty: the file has to stay as it was at the start."""
 
+    mps_dir: Path | None = None
+    """Directory for the pipes, logs and shared memory of NVIDIA's MPS, at the same path here and on the node, on a tmpfs:
+    with it this driver runs the node's one MPS control daemon, and shares are held by it. Empty: not."""
+
+    mps_control: Path | None = None
+    """NVIDIA's nvidia-cuda-mps-control. Empty: usr/bin under the driver root."""
+
     log_level: str = "info"
     """debug, info, warning or error."""
 

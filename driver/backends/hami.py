@@ -69,15 +69,7 @@ class HAMi:
 
     def lacking(self, card: inventory.Card, users: tuple[containers.User, ...] = ()) -> tuple[str, ...]:
         del card
-        missing = [self._problem] if self._problem else []
-        if len(users) > 1:
-            missing.append(f"a container for each share: {', '.join(map(str, users))} use this one together")
-        missing += [
-            f"a container with this share alone: {user} uses {', '.join(user.others) or 'more of its claim'} too"
-            for user in users
-            if user.others or user.devices != 1
-        ]
-        return tuple(missing)
+        return (*((self._problem,) if self._problem else ()), *containers.crowded(users))
 
     def steps(self, holdings: tuple[records.Holding, ...]) -> tuple[records.Step, ...]:
         return (records.Step(kind=_STEP, device=holdings[0].device, backend="share"),)

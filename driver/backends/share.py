@@ -14,7 +14,7 @@ from api import errors, names, resource, v1alpha1
 from driver import backend, booking, cdi, containers, inventory, records, rung
 
 _NAME = "share"
-_UNBUILT = "not in this release"
+_ABSENT = "the node is not set up for it"
 _SHARE_ID = re.compile(r"[0-9A-Za-z][-0-9A-Za-z]*")
 """Directories are named by it."""
 
@@ -127,7 +127,7 @@ class Share:
                 return (
                     ", ".join(each.lacking(ask.card, ask.users)) if limit in each.limits else f"it cannot hold {limit}"
                 )
-        return _UNBUILT
+        return _ABSENT
 
 
 def _words(holding: records.Holding) -> set[str]:

@@ -28,6 +28,7 @@ ALL_SET = {
     "driverRoot": "/run/nvidia/driver",
     "logLevel": "debug",
     "node": {
+        "mps": True,
         "hamiLibrary": "/opt/vgpu/libvgpu.so",
         "hamiSHA256": "ab" * 32,
         "sharesPerCard": 4,
@@ -99,6 +100,19 @@ def test_the_node_driver_is_replaced_without_a_gap(objects: Objects) -> None:
     env = {one["name"]: one for one in _container(_pod(objects, "DaemonSet", NODE))["env"]}
     assert daemonset["spec"]["updateStrategy"]["rollingUpdate"] == {"maxSurge": "10%", "maxUnavailable": 0}
     assert env["EGPU_POD_UID"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.uid"
+
+
+def test_no_update_ends_a_driver_that_clients_of_mps_need(render: Callable[..., list[Object]]) -> None:
+    """The daemon is its child, and the clients end with the daemon."""
+    by_name = {(found["kind"], found["metadata"]["name"]): found for found in render({"node": {"mps": True}})}
+    assert by_name["DaemonSet", NODE]["spec"]["updateStrategy"] == {"type": "OnDelete"}
+    pod = _pod(by_name, "DaemonSet", NODE)
+    env = {one["name"]: one.get("value") for one in _container(pod)["env"]}
+    inside = {mount["name"]: mount["mountPath"] for mount in _container(pod)["volumeMounts"]}
+    outside = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in pod["volumes"]}
+    assert pod["hostPID"] is True
+    assert inside["mps"] == outside["mps"] == env["EGPU_MPS_DIR"]
+    assert (inside["mps-memory"], outside["mps-memory"]) == ("/dev/shm", f"{env['EGPU_MPS_DIR']}/shm")
 
 
 def test_only_the_node_driver_is_privileged(objects: Objects) -> None:

@@ -320,3 +320,15 @@ def test_every_error_of_nvml_has_a_meaning() -> None:
 
 async def test_close_is_harmless_without_a_driver(tmp_path: Path) -> None:
     await nvml.NVML(libraries=(tmp_path / "none",), limit_s=LIMIT_S).close()
+
+
+async def test_the_compute_mode_of_a_card_is_read_and_set(cards: FakeCards, gateway: nvml.NVML) -> None:
+    await gateway.inventory()
+    assert await gateway.compute_mode(uuid(cards, 1)) == 0
+    await gateway.set_compute_mode(uuid(cards, 1), 3)
+    assert [await gateway.compute_mode(uuid(cards, index)) for index in (0, 1)] == [0, 3]
+    cards.lose(1)
+    with pytest.raises(errors.Unavailable, match=uuid(cards, 1)):
+        await gateway.set_compute_mode(uuid(cards, 1), 0)
+    with pytest.raises(errors.Invalid):
+        await gateway.set_compute_mode(uuid(cards, 0), 9)

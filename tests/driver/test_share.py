@@ -102,7 +102,7 @@ def test_a_required_limit_without_a_rung_is_refused_with_what_is_missing() -> No
         _holding(_subject(driver, memory=Enforcement.REQUIRED))
     assert str(refused.value) == (
         "card gpu-0 cannot hold a share to its memory, which the class requires. What is missing: "
-        "Driver: driver 580.95 is older than 615, no cgroup v2; MPS: not in this release; HAMi: not in this release. "
+        "Driver: driver 580.95 is older than 615, no cgroup v2; MPS: the node is not set up for it; HAMi: the node is not set up for it. "
         "The node's admin can add it; a class with share.memory: BestEffort does without"
     )
 

@@ -11,6 +11,7 @@ A new `node()` on the same machine is a restart. Device nodes are links to /dev/
 import asyncio
 import contextlib
 import json
+import shutil
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from driver import __main__ as program
 from driver import disk, node, nvml, settings
 from kubeletplugin import contract
 from tests.fakes import cards as fake_cards
+from tests.fakes import mpsdriver
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
@@ -34,6 +36,7 @@ class Machine:
         self.data_dir = root / "plugins" / names.LOCAL_DRIVER
         self.pods: list[dict[str, Any]] = []
         self.hami_library: Path | None = None
+        self.mps: mpsdriver.MPSDriver | None = None
         self.cgroups = root / "cgroups"
         self.proc = root / "proc"
         for directory in (self.driver_root / "dev", self.driver_root / LIBRARIES, root / "sys"):
@@ -75,6 +78,12 @@ class Machine:
         (self.proc / str(pid)).mkdir(parents=True)
         (self.proc / str(pid) / "cgroup").write_text(f"3:cpu:/x\n0::/{group.relative_to(self.cgroups)}\n")
 
+    def install_mps(self) -> mpsdriver.MPSDriver:
+        """The programs of NVIDIA's driver for MPS, and a libcuda that speaks to them; the node is set up for it."""
+        self.mps = mpsdriver.MPSDriver()
+        shutil.copy2(self.mps.library, self.driver_root / LIBRARIES / f"libcuda.so.{fake_cards.DRIVER}")
+        return self.mps
+
     def add_node(self, name: str) -> None:
         (self.driver_root / "dev" / name).symlink_to("/dev/null")
 
@@ -93,8 +102,10 @@ class Machine:
             poll_s=0.05,
             repair_s=0.05,
             hami_library=self.hami_library,
+            mps_dir=self.mps and self.mps.pipes.parent,
+            mps_control=self.mps and self.mps.program,
             cgroups=self.cgroups,
-            proc=self.proc,
+            proc=self.mps.proc if self.mps else self.proc,
         )
 
     @contextlib.asynccontextmanager
