@@ -1,4 +1,4 @@
-# One image for the node driver (egpu-node) and the controller (egpu-controller).
+# One image for the node driver (egpu-node), the controller (egpu-controller) and the webhook (egpu-webhook).
 #
 # It installs from dist/wheels alone, so that the build needs no network and holds exactly what was put there:
 #   python3 -m pip wheel --wheel-dir dist/wheels . pip
@@ -18,11 +18,11 @@ RUN python3 -m compileall -q -j 1 --invalidation-mode unchecked-hash /opt/elasti
 
 FROM ${BASE}
 LABEL org.opencontainers.image.title="elastic-gpu" \
-      org.opencontainers.image.description="Node driver and controller of Elastic GPU, a Kubernetes DRA driver" \
+      org.opencontainers.image.description="Node driver, controller and webhook of Elastic GPU, a Kubernetes DRA driver" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=install /opt/elastic-gpu /opt/elastic-gpu
 ENV PATH=/opt/elastic-gpu/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     PYTHONUNBUFFERED=1
-# Root, since the node driver writes to directories of the kubelet; the chart runs the controller as 65532.
+# Root, since the node driver writes to directories of the kubelet; the chart runs controller and webhook as 65532.
 USER 0:0
 ENTRYPOINT ["egpu-node"]

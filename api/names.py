@@ -60,6 +60,8 @@ TRANSLATE_LABEL = f"{GROUP}/translate"
 """On a namespace, "true": its pods may ask for cards by old names."""
 TRANSLATED_LABEL = f"{GROUP}/translated"
 """On a pod, "true": it asked by old names, and the templates that it names are to be made."""
+TRANSLATION_ANNOTATION = f"{GROUP}/translation"
+"""On such a pod: what was read and what it got, for people. Nothing reads it."""
 CLASS_LABEL = f"{GROUP}/class"
 """On a DeviceClass: the ElasticGPUClass that it was made from."""
 

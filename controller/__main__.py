@@ -2,7 +2,7 @@
 
     settings --> API server --> Watcher (every replica watches)
                             --> Observer --> the picture of cards and holders
-                            --> Election --> Reconciler, Recorder (one replica writes)
+                            --> Election --> Reconciler, Recorder, Translator (one replica writes)
                             --> port: /healthz, /readyz, /metrics
 
 SIGTERM ends it in order: the reconciler stops, then the Lease is given back, so that another replica takes over at
@@ -17,11 +17,13 @@ import datetime
 import functools
 import signal
 import sys
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 import structlog
 
 from api import errors
-from controller import metrics, observer, reconciler, recorder, settings, watcher, web
+from controller import metrics, observer, reconciler, recorder, settings, translator, watcher, web
 from kube import apiserver, election, program
 
 _LEASE = "elastic-gpu-controller"
@@ -36,18 +38,21 @@ async def serve(api: apiserver.APIServer, given: settings.Settings) -> None:
     look = observer.Observer(api, watch.slices)
     writer = reconciler.Reconciler(api, watch, series, _clock)
     record = recorder.Recorder(api, look, series, _clock)
+    writers = [writer.run, record.run]
+    if given.translate:
+        writers.append(translator.Translator(api, series, _clock).run)
     leader = election.Election(api, given.namespace, _LEASE, given.pod_name)
     async with web.served(given.port, series.registry, watch.missing) as port, asyncio.TaskGroup() as group:
         _log.info("started", version=program.version(), settings=dataclasses.asdict(given), port=port)
         group.create_task(watch.run(series.show), name="watch")
         group.create_task(look.run(series.see), name="observe")
-        group.create_task(leader.lead(lambda: _both(writer, record)), name="lead")
+        group.create_task(leader.lead(lambda: _all(writers)), name="lead")
 
 
-async def _both(writer: reconciler.Reconciler, record: recorder.Recorder) -> None:
+async def _all(writers: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
     async with asyncio.TaskGroup() as group:
-        group.create_task(writer.run(), name="reconcile")
-        group.create_task(record.run(), name="record")
+        for write in writers:
+            group.create_task(write(), name="write")
 
 
 async def _until_told_to_stop(given: settings.Settings) -> None:

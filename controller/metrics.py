@@ -14,7 +14,7 @@ from api import names
 from controller import observer, snapshot
 from view import join, picture, problems
 
-_WRITES = ("Create", "Change", "Delete", "Report", "Apply", "Remove")
+_WRITES = ("Create", "Change", "Delete", "Report", "Apply", "Remove", "TemplateCreate", "TemplateDelete")
 _OUTCOMES = ("done", "conflict", "refused", "failed")
 _PREFIX = names.METRIC_PREFIX + "controller_"
 _SEEN = tuple(kind for kind in problems.Kind if kind not in (problems.Kind.CLASS_NOT_READY, problems.Kind.CLASS_EMPTY))

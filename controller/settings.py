@@ -18,6 +18,7 @@ class Settings:
     pod_name: What people read in the Lease of this replica. Default: the host's name. The chart sets the pod's name.
     port: TCP port of /healthz, /readyz and /metrics, on all addresses. Default 8080. 0 takes any free port and logs
         which.
+    translate: true: the templates are made that pods name which asked by old resource names. Default false.
     remote: true: cards of RemotePools are offered, attached and taken back. Default false.
     remote_credentials: Directory with tls.crt and tls.key, by which pools know this controller. Read anew when it changes.
     remote_nodes: Labels of the nodes on which the driver of remote cards runs, as key=value,key=value: no other node is
@@ -30,6 +31,7 @@ class Settings:
     namespace: str = "default"
     pod_name: str = ""
     port: int = 8080
+    translate: bool = False
     remote: bool = False
     remote_credentials: str = "/etc/elastic-gpu/pool"
     remote_nodes: str = ""
@@ -48,6 +50,9 @@ def read(environment: Mapping[str, str]) -> Settings:
     port = given["port"] or str(default.port)
     if not port.isdecimal() or int(port) >= 2**16:
         raise errors.Invalid(f"EGPU_PORT is {port!r}; it must be a port number from 0 to 65535")
+    translate = given["translate"].lower()
+    if translate not in {"", "true", "false"}:
+        raise errors.Invalid(f"EGPU_TRANSLATE is {translate!r}; it is true or false")
     remote, binding = given["remote"].lower(), given["remote_binding_s"] or str(default.remote_binding_s)
     if remote not in {"", "true", "false"}:
         raise errors.Invalid(f"EGPU_REMOTE is {remote!r}; it is true or false")
@@ -59,6 +64,7 @@ def read(environment: Mapping[str, str]) -> Settings:
         namespace=given["namespace"] or default.namespace,
         pod_name=given["pod_name"] or socket.gethostname(),
         port=int(port),
+        translate=translate == "true",
         log_level=given["log_level"] or default.log_level,
     )
 

@@ -1,6 +1,8 @@
 """What the chart puts into a cluster."""
 
 import dataclasses
+import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,11 +11,14 @@ import pytest
 
 import controller.settings
 import driver.settings
+import webhook.settings
 from api import names, v1alpha1
 from tests.chart.conftest import NAMESPACE, Object
+from translate import asks
 
 NODE = "elastic-gpu-node"
 CONTROLLER = "elastic-gpu-controller"
+WEBHOOK = "elastic-gpu-webhook"
 Objects = dict[tuple[str, str], Object]
 
 ALL_SET = {
@@ -44,6 +49,16 @@ ALL_SET = {
         "affinity": {"podAntiAffinity": {}},
         "tolerations": [{"operator": "Exists"}],
         "resources": {"limits": {"memory": "1Gi"}},
+    },
+    "webhook": {
+        "enabled": True,
+        "replicas": 3,
+        "cardMemory": "80Gi",
+        "gpushareUnit": "MiB",
+        "nodeSelector": {"infra": "yes"},
+        "affinity": {"nodeAffinity": {}},
+        "tolerations": [{"operator": "Exists"}],
+        "resources": {},
     },
 }
 
@@ -83,6 +98,33 @@ def test_every_variable_is_one_that_the_program_reads(objects: Objects, kind: st
     known = {f"EGPU_{field.name.upper()}" for field in dataclasses.fields(settings)}
     given = {one["name"] for one in _container(_pod(objects, kind, name))["env"]} - {"NVIDIA_VISIBLE_DEVICES"}
     assert given <= known
+
+
+def test_the_webhook_is_set_by_what_it_reads(render: Callable[..., list[Object]]) -> None:
+    found = {(one["kind"], one["metadata"]["name"]): one for one in render(ALL_SET)}
+    env = {one["name"]: one.get("value") for one in _container(_pod(found, "Deployment", WEBHOOK))["env"]}
+    assert set(env) <= {f"EGPU_{field.name.upper()}" for field in dataclasses.fields(webhook.settings.Settings)}
+    assert (env["EGPU_CARD_MEMORY"], env["EGPU_GPUSHARE_UNIT"]) == ("80Gi", "MiB")
+    assert (env["EGPU_SECRET"], env["EGPU_CONFIGURATION"]) == (f"{WEBHOOK}-tls", WEBHOOK)
+    given = {one["name"]: one.get("value") for one in _container(_pod(found, "Deployment", CONTROLLER))["env"]}
+    assert given["EGPU_TRANSLATE"] == "true"
+
+
+def test_only_old_requests_in_namespaces_that_ask_are_translated(
+    render: Callable[..., list[Object]],
+) -> None:  # HAMi#83, gatekeeper#1353
+    found = {(one["kind"], one["metadata"]["name"]): one for one in render({"webhook": {"enabled": True}})}
+    (hook,) = found["MutatingWebhookConfiguration", WEBHOOK]["webhooks"]
+    (condition,) = hook["matchConditions"]
+    named = re.search(r"name in (\[[^\]]*\])", condition["expression"])
+    assert named
+    assert tuple(json.loads(named[1].replace("'", '"'))) == asks.NAMES
+    assert hook["namespaceSelector"]["matchLabels"] == {names.TRANSLATE_LABEL: "true"}
+    (exempt,) = hook["namespaceSelector"]["matchExpressions"]
+    assert exempt["values"] == ["kube-system", NAMESPACE]
+    assert (hook["failurePolicy"], hook["sideEffects"]) == ("Fail", "None")
+    for other in found["ValidatingWebhookConfiguration", WEBHOOK]["webhooks"]:
+        assert (other["failurePolicy"], other["sideEffects"]) == ("Ignore", "None")
 
 
 def test_sockets_lie_at_the_same_path_inside_and_outside(objects: Objects) -> None:

@@ -1,5 +1,7 @@
 """What the two accounts may do: exactly what they need, and nothing beside it."""
 
+from collections.abc import Callable
+
 from api import names
 from tests.chart.conftest import NAMESPACE, Object
 
@@ -102,3 +104,36 @@ def test_names_of_pods_and_claims_are_for_those_who_view_the_whole_cluster(objec
     assert _rights(inventory) == kinds
     assert _rights(view) == {"elasticgpus": reading, **kinds}
     assert "rbac.authorization.k8s.io/aggregate-to-view" not in inventory["metadata"]["labels"]
+
+
+WEBHOOK = "elastic-gpu-webhook"
+CONFIGURATIONS = {"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
+
+
+def test_the_webhook_has_exactly_these_rights_and_writes_by_name_alone(render: Callable[..., list[Object]]) -> None:
+    found = {(one["kind"], one["metadata"]["name"]): one for one in render({"webhook": {"enabled": True}})}
+    cluster, own = found["ClusterRole", WEBHOOK], found["Role", WEBHOOK]
+    assert _rights(cluster) == {
+        "elasticgpuclasses": {"list", "watch"},
+        "namespaces": {"get", "list", "watch"},
+        **{kind: {"list", "watch", "patch"} for kind in CONFIGURATIONS},
+    }
+    assert _rights(own) == {"secrets": {"list", "watch", "patch"}}
+    for rule in (*cluster["rules"], *own["rules"]):
+        if "patch" in rule["verbs"]:
+            assert rule["resourceNames"] in ([WEBHOOK], [f"{WEBHOOK}-tls"])
+    assert _rights(found["ClusterRole", CONTROLLER]) == CONTROLLER_RIGHTS | {
+        "resourceclaimtemplates": {"list", "watch", "create", "delete"},
+        "namespaces": {"list", "watch"},
+    }
+
+
+def test_with_a_certificate_of_somebody_else_the_webhook_writes_nothing(render: Callable[..., list[Object]]) -> None:
+    given = {"enabled": True, "certificates": "cert-manager", "issuerRef": {"kind": "ClusterIssuer", "name": "x"}}
+    found = {(one["kind"], one["metadata"]["name"]): one for one in render({"webhook": given})}
+    rights = (_rights(found["ClusterRole", WEBHOOK]), _rights(found["Role", WEBHOOK]))
+    assert not {verb for of in rights for verbs in of.values() for verb in verbs} - {"get", "list", "watch"}
+    assert ("Secret", f"{WEBHOOK}-tls") not in found
+    annotations = found["MutatingWebhookConfiguration", WEBHOOK]["metadata"]["annotations"]
+    assert annotations == {"cert-manager.io/inject-ca-from": f"{NAMESPACE}/{WEBHOOK}"}
+    assert found["Certificate", WEBHOOK]["spec"]["secretName"] == f"{WEBHOOK}-tls"

@@ -23,6 +23,8 @@ WRONG = {
         {"image": {"repository": "registry.example/elastic-gpu:1"}},
         "/image/repository",
     ),
+    "unknown unit": ({"webhook": {"gpushareUnit": "GB"}}, "/webhook/gpushareUnit"),
+    "unknown kind of certificate": ({"webhook": {"certificates": "none"}}, "/webhook/certificates"),
     "unknown pull policy": ({"image": {"repository": "elastic-gpu", "pullPolicy": "Sometimes"}}, "/image/pullPolicy"),
 }
 

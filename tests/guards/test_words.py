@@ -45,6 +45,7 @@ def test_modules_stay_small() -> None:
         "kubeletplugin",
         "driver",
         "controller",
+        "webhook",
         "cli",
         "pool",
         "hack",

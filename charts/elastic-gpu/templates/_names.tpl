@@ -9,6 +9,7 @@
 {{- end -}}
 
 {{- define "elastic-gpu.node" -}}{{ include "elastic-gpu.name" . }}-node{{- end -}}
+{{- define "elastic-gpu.webhook" -}}{{ include "elastic-gpu.name" . }}-webhook{{- end -}}
 {{- define "elastic-gpu.controller" -}}{{ include "elastic-gpu.name" . }}-controller{{- end -}}
 
 {{/* The driver's name is part of its API (devices, classes and claims carry it) and so not a value. */}}
@@ -28,4 +29,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end -}}
+
+{{/* The resource names of older systems that translation reads; tests compare with translate.asks. */}}
+{{- define "elastic-gpu.oldNames" -}}
+['nvidia.com/gpu', 'nvidia.com/gpumem', 'nvidia.com/gpumem-percentage', 'nvidia.com/gpucores', 'nvidia.com/priority', 'tke.cloud.tencent.com/qgpu-core', 'tke.cloud.tencent.com/qgpu-memory', 'tke.cloud.tencent.com/qgpu-core-greedy', 'tencent.com/vcuda-core', 'tencent.com/vcuda-memory', 'aliyun.com/gpu-mem', 'elasticgpu.io/gpu-core', 'elasticgpu.io/gpu-memory']
 {{- end -}}
