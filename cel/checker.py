@@ -4,13 +4,15 @@ Gradual: what hangs on an attribute is only known at run time (`any`), and fits 
 are those that the API server refuses.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from cel import environment, functions, lexer, tree, types, values
+from cel import environment, functions, lexer, standard, text, tree, types, values
 from cel.types import Type
 
-_CHECKED_LITERALS: Mapping[str, str] = {"duration": "duration", "timestamp": "timestamp", "matches": "matches"}
+_CONVERSIONS = frozenset(["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"])
+_PATTERNS = frozenset(("matches", "find", "findAll"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +35,9 @@ class Checked:
     """Nodes that name a type."""
 
 
-def check(root: tree.Node, text: str, attribute: Type) -> Checked:
-    """Raises Invalid with the place of what fits nothing. `attribute`: the type of what the device says of itself."""
-    checker = _Checker(text, environment.fields(attribute))
+def check(root: tree.Node, source: str, *, stored: bool = False) -> Checked:
+    """Raises Invalid with the place of what fits nothing. `stored`: an API server has taken it, maybe a newer one."""
+    checker = _Checker(source, stored=stored)
     checker.check(root)
     found = checker.settled(root)
     checker.literals(found.types)
@@ -43,8 +45,9 @@ def check(root: tree.Node, text: str, attribute: Type) -> Checked:
 
 
 class _Checker:
-    def __init__(self, text: str, fields: Mapping[str, Type]) -> None:
-        self._text, self._fields = text, fields
+    def __init__(self, source: str, *, stored: bool) -> None:
+        self._text, self._stored = source, stored
+        self._fields = environment.fields(types.DYN if stored else types.ANY)
         self._bindings = types.Bindings()
         self._types: dict[tree.Node, Type] = {}
         self._calls: dict[tree.Call, Meant] = {}
@@ -146,7 +149,7 @@ class _Checker:
                 given = (self.check(target), *given)
         self._formats -= exempt
         function = environment.FUNCTIONS.get(name)
-        if function is None:
+        if function is None or (name in environment.NEWER and not self._stored):
             raise self._wrong(node.at, f"undeclared reference to {name!r}")
         found, ids = self._resolved(function, given, member=target is not None)
         if found is None:
@@ -203,7 +206,7 @@ class _Checker:
         self._aggregates.append((node, self._formats > 0))
         common: Type | None = None
         for at, element in enumerate(node.elements):
-            common = self._joined(element, common, self._maybe_optional(element, optional=at in node.optional))
+            common = self._joined(common, self._maybe_optional(element, optional=at in node.optional))
         return types.listed(common or self._bindings.fresh())
 
     def _map(self, node: tree.Map) -> Type:
@@ -211,8 +214,8 @@ class _Checker:
         key: Type | None = None
         value: Type | None = None
         for entry in node.entries:
-            key = self._joined(entry.key, key, self.check(entry.key))
-            value = self._joined(entry.value, value, self._maybe_optional(entry.value, optional=entry.optional))
+            key = self._joined(key, self.check(entry.key))
+            value = self._joined(value, self._maybe_optional(entry.value, optional=entry.optional))
         return types.mapped(key or self._bindings.fresh(), value or self._bindings.fresh())
 
     def _maybe_optional(self, node: tree.Node, *, optional: bool) -> Type:
@@ -225,12 +228,12 @@ class _Checker:
             return found
         raise self._wrong(node.at, f"expected type 'optional_type({found})' but found '{found}'")
 
-    def _joined(self, node: tree.Node, before: Type | None, found: Type) -> Type:
+    def _joined(self, before: Type | None, found: Type) -> Type:
         if before is None:
             return found
         if self._bindings.fits((before,), (found,)):
             return types.more_general(before, found)
-        raise self._wrong(node.at, f"expected type '{before}' but found '{found}'")
+        return types.DYN
 
     def _loop(self, node: tree.Loop) -> Type:
         self.check(node.over)
@@ -269,9 +272,7 @@ class _Checker:
     def literals(self, found: Mapping[tree.Node, Type]) -> None:
         """What upstream checks after the types: literals that can never work, and mixed lists and maps."""
         for node, meant in self._calls.items():
-            first = node.args[0] if node.args else None
-            if meant.function.name in _CHECKED_LITERALS and isinstance(first, tree.Literal):
-                self._tried(meant, first)
+            self._tried(node, meant)
         for node_, exempt in self._aggregates:
             if exempt:
                 continue
@@ -281,13 +282,39 @@ class _Checker:
                 self._alike([(entry.key, False) for entry in node_.entries], found)
                 self._alike([(entry.value, entry.optional) for entry in node_.entries], found)
 
-    def _tried(self, meant: Meant, first: tree.Literal) -> None:
-        name = meant.function.name
-        arguments = ("", first.value) if name == "matches" else (first.value,)
+    def _tried(self, node: tree.Call, meant: Meant) -> None:
+        name, args = meant.function.name, meant.args
         try:
-            meant.function.call(member=name == "matches", arguments=arguments)
+            if name in _CONVERSIONS and len(args) == 1:
+                self._constant(node)
+            if name in ("_[_]", "_[?_]"):
+                _key(self._constant(args[1]))
+            patterns = args[: 1 if meant.member else 2] if name in _PATTERNS else ()
+            for pattern in patterns:
+                if isinstance(pattern, tree.Literal) and isinstance(pattern.value, str):
+                    standard.pattern(pattern.value)
+            if name == "format" and isinstance(meant.target, tree.Literal) and isinstance(args[0], tree.List):
+                text.fitting(meant.target.value, [tuple(self._kinds(one)) for one in args[0].elements])
         except values.Failed as error:
-            raise self._wrong(first.at, f"invalid {name} argument") from error
+            raise self._wrong(node.at, f"invalid {name} argument: {error}") from error
+
+    def _kinds(self, node: tree.Node) -> Iterator[str]:
+        """The type of a node, and of all that it lists."""
+        yield self._bindings.settled(self._types[node], closed=True).kind
+        inner = node.elements if isinstance(node, tree.List) else ()
+        if isinstance(node, tree.Map):
+            inner = tuple(one for entry in node.entries for one in (entry.key, entry.value))
+        for one in inner:
+            yield from self._kinds(one)
+
+    def _constant(self, node: tree.Node) -> tuple[Any, ...]:
+        """The value of what does not hang on the device, as far as upstream works it out before: else nothing."""
+        if isinstance(node, tree.Literal):
+            return (node.value,)
+        if isinstance(node, tree.Call) and self._calls[node].function.name in _CONVERSIONS and len(node.args) == 1:
+            inner = self._constant(node.args[0])
+            return (self._calls[node].function.call(False, inner),) if inner else ()
+        return ()
 
     def _alike(self, nodes: Iterable[tuple[tree.Node, bool]], found: Mapping[tree.Node, Type]) -> None:
         first: Type | None = None
@@ -296,6 +323,11 @@ class _Checker:
             first = first or type_
             if first != type_:
                 raise self._wrong(node.at, f"expected type '{first}' but found '{type_}'")
+
+
+def _key(constant: tuple[Any, ...]) -> None:
+    if constant and not isinstance(constant[0], (str, int, float)):
+        raise values.Failed(f"invalid qualifier type: {values.type_of(constant[0])}")
 
 
 def _literal(value: object) -> Type:

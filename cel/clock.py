@@ -130,5 +130,5 @@ ROWS: list[functions.Row] = [
     ("duration.getHours() -> int", "duration_to_hours", lambda span: _whole(span, 3600 * NANOS)),
     ("duration.getMinutes() -> int", "duration_to_minutes", lambda span: _whole(span, 60 * NANOS)),
     ("duration.getSeconds() -> int", "duration_to_seconds", lambda span: _whole(span, NANOS)),
-    ("duration.getMilliseconds() -> int", "duration_to_milliseconds", lambda span: _whole(span, 10**6) % 1000),
+    ("duration.getMilliseconds() -> int", "duration_to_milliseconds", lambda span: _whole(span, 10**6)),
 ]

@@ -23,6 +23,8 @@ TYPE_NAMES: Mapping[str, types.Type] = types.NAMED | {
     "optional_type": types.optional(types.DYN),
 }
 DEVICE = "device"
+NEWER = frozenset(("includes",))
+"""Functions that the API server judges in stored texts, and does not take in new ones yet."""
 
 
 def fields(attribute: types.Type) -> Mapping[str, types.Type]:

@@ -19,12 +19,19 @@ _NAMED_NEW = {
     "string": "string",
     "bytes": "bytes",
 } | _LONG
-_MOST = 2**20
-"""More elements than any text within the cost limit can make."""
+_MOST = 999_980
+"""Elements that no text within the cost limit can make."""
+
+
+def _order(one: Any, other: Any) -> int:
+    try:
+        return values.order(one, other)
+    except Failed:
+        return 0
 
 
 def _sorted_already(found: Sequence[Any]) -> bool:
-    return all(values.order(one, other) != 1 for one, other in itertools.pairwise(found))
+    return all(_order(one, other) != 1 for one, other in itertools.pairwise(found))
 
 
 def _sum(kind: str, add: Callable[[Any, Any], Any], found: Sequence[Any]) -> Any:
@@ -49,21 +56,21 @@ def _best(word: str, preferred: int, found: Sequence[Any]) -> Any:
         raise Failed(f"{word} called on empty list")
     best = found[0]
     for one in found[1:]:
-        if values.order(best, one) == preferred:
+        if _order(best, one) == preferred:
             best = one
     return best
 
 
 def _index(found: Sequence[Any], wanted: Any) -> int:
-    return next((at for at, one in enumerate(found) if values.equal(one, wanted)), -1)
+    return next((at for at, one in enumerate(found) if values.same(one, wanted)), -1)
 
 
 def _last_index(found: Sequence[Any], wanted: Any) -> int:
-    return next((at for at in range(len(found) - 1, -1, -1) if values.equal(found[at], wanted)), -1)
+    return next((at for at in range(len(found) - 1, -1, -1) if values.same(found[at], wanted)), -1)
 
 
 def _includes(found: Any, wanted: Any) -> bool:
-    return any(values.equal(one, wanted) for one in found) if isinstance(found, list) else values.equal(found, wanted)
+    return any(values.same(one, wanted) for one in found) if isinstance(found, list) else values.same(found, wanted)
 
 
 def _slice(found: list[Any], start: int, end: int) -> list[Any]:
@@ -86,6 +93,8 @@ def _flatten(found: Sequence[Any], depth: int = 1) -> list[Any]:
 
 
 def _range(count: int) -> list[int]:
+    if count < 0:
+        raise Failed(f"lists.range: size must be non-negative, got {count}")
     if count > _MOST:
         raise Failed(f"lists.range({count}) is too long")
     return list(range(count))
@@ -106,7 +115,7 @@ def _sort(found: list[Any]) -> list[Any]:
 def _sort_by(found: list[Any], keys: list[Any]) -> list[Any]:
     if len({type(key) for key in keys}) > 1:
         raise Failed("list elements must have the same type")
-    ordered = functools.cmp_to_key(lambda one, other: values.order(one, other) or 0)
+    ordered = functools.cmp_to_key(_order)
     return [found[at] for at in sorted(range(len(found)), key=lambda at: ordered(keys[at]))]
 
 

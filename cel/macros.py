@@ -157,7 +157,6 @@ _MEMBERS: Mapping[tuple[str, int], _Macro] = {
     ("all", 2): _one_name(_all),
     ("exists", 2): _one_name(_exists),
     ("exists_one", 2): _one_name(_exists_one),
-    ("existsOne", 2): _one_name(_exists_one),
     ("all", 3): _two_names(_all),
     ("exists", 3): _two_names(_exists),
     ("exists_one", 3): _two_names(_exists_one),

@@ -136,11 +136,7 @@ class _Parser:
     def _list(self, end: str, marks: list[bool] | None = None) -> tuple[tree.Node, ...]:
         """Up to `end`. Where `marks` are kept, elements may have a question mark before and a comma may stand last."""
         found: list[tree.Node] = []
-        while not self._took(end):
-            if found or (marks is not None and self.now.text == ","):
-                self._must(",")
-                if marks is not None and self._took(end):
-                    break
+        while not self._ends(end, started=bool(found), loose=marks is not None):
             if marks is not None:
                 marks.append(self._took("?") is not None)
             found.append(self.expression())
@@ -148,16 +144,23 @@ class _Parser:
 
     def _entries(self) -> tuple[tree.Entry, ...]:
         found: list[tree.Entry] = []
-        while not self._took("}"):
-            if found or self.now.text == ",":
-                self._must(",")
-                if self._took("}"):
-                    break
+        while not self._ends("}", started=bool(found), loose=True):
             optional = self._took("?") is not None
             name = self.expression()
             self._must(":")
             found.append(tree.Entry(name, self.expression(), optional))
         return tuple(found)
+
+    def _ends(self, end: str, *, started: bool, loose: bool) -> bool:
+        """Whether the list is over; if not, its comma was taken. `loose`: a comma may stand last."""
+        if self._took(end):
+            return True
+        comma = self._took(",") is not None
+        if comma and loose and self._took(end):
+            return True
+        if comma is not started:
+            raise self.unexpected()
+        return False
 
     def _signed(self, token: lexer.Token, *, negative: bool) -> Any:
         value = token.value

@@ -6,32 +6,16 @@ Program + Device --> True, False, or Failed; remembered for each device that say
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from api import errors
-from cel import checker, compiler, kubernetes, parser, types, values
+from cel import checker, compiler, cost, devices, kubernetes, parser, types, values
 
 LONGEST = 10 * 1024
 """Bytes of a text that the API server stores."""
 _MANY = 4096
-Attribute = (
-    str | int | bool | values.Semver | tuple[str, ...] | tuple[int, ...] | tuple[bool, ...] | tuple[values.Semver, ...]
-)
 version = kubernetes.to_semver
 """A version attribute as a Device has it. Raises Failed for what is none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
-    """What a text may look at. A name without a domain belongs to the driver's."""
-
-    driver: str
-    attributes: tuple[tuple[str, Attribute], ...] = ()
-    capacity: tuple[tuple[str, Fraction], ...] = ()
-    shared: bool = False
-    """allowMultipleAllocations"""
 
 
 class Program:
@@ -40,9 +24,9 @@ class Program:
     def __init__(self, text: str, expression: compiler.Expression, cost: int) -> None:
         self.text, self.cost = text, cost
         self._expression = expression
-        self._known: dict[Device, bool | str] = {}
+        self._known: dict[devices.Device, bool | str] = {}
 
-    def matches(self, device: Device) -> bool:
+    def matches(self, device: devices.Device) -> bool:
         """Raises Failed where the text cannot be judged on this device, such as for an attribute that it lacks.
 
         kube-scheduler then gives up the pod, on all nodes.
@@ -56,7 +40,9 @@ class Program:
             raise values.Failed(found)
         return found
 
-    def _judged(self, device: Device) -> bool | str:
+    def _judged(self, device: devices.Device) -> bool | str:
+        if device.odd:
+            return device.odd
         try:
             found = self._expression.value(_variable(device))
         except values.Failed as error:
@@ -76,26 +62,31 @@ def compile(text: str, *, stored: bool = False) -> Program:  # noqa: A001  the w
     if size > LONGEST:
         raise errors.Invalid(f"the CEL text has {size} bytes; {LONGEST} are allowed")
     try:
-        found = checker.check(parser.parse(text), text, types.DYN if stored else types.ANY)
+        found = checker.check(parser.parse(text), text, stored=stored)
         expression = compiler.compile_(found)
     except RecursionError as error:
         raise errors.Invalid("the CEL text is nested too deeply") from error
     result = found.types[found.root]
-    if result != types.BOOL and not result.open:
+    if result not in (types.BOOL, types.DYN if stored else types.ANY):
         raise errors.Invalid(f"line 1, column 1: must evaluate to bool or the unknown type, not {result}")
-    return Program(text, expression, 0)
+    units = cost.most(found)
+    if units > cost.LIMIT and not stored:
+        raise errors.Invalid(f"too complex: {units} units in the worst case, {cost.LIMIT} are allowed")
+    return Program(text, expression, units)
 
 
-def _variable(device: Device) -> Mapping[str, Any]:
+def _variable(device: devices.Device) -> Mapping[str, Any]:
     return {
         "driver": device.driver,
         "allowMultipleAllocations": device.shared,
         "attributes": _by_domain(device.driver, ((name, _value(value)) for name, value in device.attributes)),
-        "capacity": _by_domain(device.driver, ((name, values.Quantity(amount)) for name, amount in device.capacity)),
+        "capacity": _by_domain(
+            device.driver, ((name, kubernetes.of_amount(amount)) for name, amount in device.capacity)
+        ),
     }
 
 
-def _value(attribute: Attribute) -> Any:
+def _value(attribute: devices.Attribute) -> Any:
     return list(attribute) if isinstance(attribute, tuple) else attribute
 
 

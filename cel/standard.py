@@ -63,11 +63,19 @@ def look(container: Any, at: Any) -> values.Optional:
             raise Failed(f"unsupported index type {values.type_of(at)} in list")
         return values.Optional((container[at],)) if 0 <= at < len(container) else values.NOTHING
     if isinstance(container, Mapping):
-        name = values.key(at) if isinstance(at, (str, int, float)) else None
-        return values.Optional((container[name],)) if name is not None and name in container else values.NOTHING
+        return _entry(container, at)
     if isinstance(container, values.Optional):
         return look(container.held[0], at) if container.held else values.NOTHING
-    raise Failed("no such overload")
+    return values.NOTHING
+
+
+def _entry(container: Mapping[Any, Any], at: Any) -> values.Optional:
+    if at is not None and not isinstance(at, (str, int, float)):
+        return values.NOTHING
+    name = values.key(at)
+    if name in container or (type(container) is values.Entries and isinstance(name, str)):
+        return values.Optional((container[name],))
+    return values.NOTHING
 
 
 def contains(element: Any, container: Any) -> bool:
@@ -76,13 +84,21 @@ def contains(element: Any, container: Any) -> bool:
             return values.key(element) in container
         except Failed:
             return False
-    return any(values.equal(element, one) for one in container)
+    wrong: Failed | None = None
+    for one in container:
+        try:
+            if values.equal(element, one):
+                return True
+        except Failed as error:
+            wrong = error
+    if wrong:
+        raise wrong
+    return False
 
 
 def compared(wanted: Callable[[int], bool]) -> Callable[[Any, Any], bool]:
     def compare(one: Any, other: Any) -> bool:
-        found = values.order(one, other)
-        return found is not None and wanted(found)
+        return wanted(values.order(one, other))
 
     return compare
 
@@ -168,7 +184,7 @@ def double_text(number: float) -> str:
     minus = "-" if sign else ""
     if number == 0:
         return f"{minus}0"
-    if power < _SMALLEST or power >= max(_LARGEST, len(figures) if len(figures) > power else 0):
+    if power < _SMALLEST or power >= _LARGEST:
         tail = f".{figures[1:]}" if len(figures) > 1 else ""
         return f"{minus}{figures[0]}{tail}e{'-' if power < 0 else '+'}{abs(power):02d}"
     if power < 0:
@@ -182,6 +198,11 @@ def _text(data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise Failed("invalid UTF-8 in bytes, cannot convert to string") from error
+
+
+def text_of(value: Any) -> str:
+    """What string(value) gives."""
+    return str(_TEXTS.call(False, (value,)))
 
 
 def _same(value: Any) -> Any:
@@ -311,3 +332,4 @@ OPTIONAL: list[functions.Row] = [
     ("_[_]: (optional(list(V)), int) -> optional(V)", "optional_list_index_int", look),
     ("_[_]: (optional(map(K, V)), K) -> optional(V)", "optional_map_index_value", look),
 ]
+_TEXTS = functions.table(row for row in ROWS if row[0].startswith("string: "))["string"]

@@ -1,16 +1,32 @@
 """String functions beyond the standard ones, and finding by regular expression."""
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from cel import clock, functions, standard, values
+from cel import functions, standard, values
 from cel.values import Failed
 
 _SPACE = "\t\n\v\f\r \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER = {small: large for large, small in _LOWER.items()}
 _ESCAPES = {ord(mark): f"\\{word}" for mark, word in zip('\a\b\f\n\r\t\v\\"', 'abfnrtv\\"', strict=True)}
+_NUMBERS = ("int", "uint")
+_TAKE: Mapping[str, tuple[str, ...]] = {
+    "s": (
+        *("list", "map", *_NUMBERS, "double", "bool", "string", "bytes", "type", "null_type"),
+        *("google.protobuf.Timestamp", "google.protobuf.Duration"),
+    ),
+    "f": ("double", "string"),
+    "e": ("double", "string"),
+    "b": (*_NUMBERS, "bool"),
+    "x": (*_NUMBERS, "string", "bytes"),
+    "X": (*_NUMBERS, "string", "bytes"),
+    "d": _NUMBERS,
+    "o": _NUMBERS,
+}
+_WORDS_OF_NUMBERS: Mapping[Any, float] = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _VERB = re.compile(r"%(?:(%)|(?:\.(\d+))?([sdfebxXo]))")
 
 
@@ -85,14 +101,35 @@ def _find_all(text: str, expression: str, most: int = -1) -> list[str]:
     return found if most < 0 else found[:most]
 
 
-def _format(text: str, arguments: Sequence[Any]) -> str:
-    made, at, used = "", 0, 0
+def fitting(text: str, kinds: Sequence[tuple[str, ...]]) -> None:
+    """Raises Failed where the text does not go with arguments of these types, each with those of what it lists."""
+    verbs = [found[3] for _, found in _clauses(text) if found is not None and not found[1]]
+    for verb, listed in zip(verbs, kinds, strict=False):
+        for kind in listed if verb == "s" else listed[:1]:
+            if kind not in ("dyn", *_TAKE[verb]):
+                raise Failed(f"error during formatting: %{verb} takes no {kind}")
+    if len(verbs) != len(kinds):
+        raise Failed(f"the text has {len(verbs)} clauses, and there are {len(kinds)} arguments")
+
+
+def _clauses(text: str) -> Iterator[tuple[str, re.Match[str] | None]]:
+    """What stands before each clause, and the clause; the last has none."""
+    at = 0
     while (start := text.find("%", at)) >= 0:
         found = _VERB.match(text, start)
         if found is None:
             raise Failed(f"could not parse formatting clause: {text[start : start + 10]!r}")
-        made += text[at:start]
+        yield text[at:start], found
         at = found.end()
+    yield text[at:], None
+
+
+def _format(text: str, arguments: Sequence[Any]) -> str:
+    made, used = "", 0
+    for before, found in _clauses(text):
+        made += before
+        if found is None:
+            return made
         if found[1]:
             made += "%"
             continue
@@ -100,63 +137,62 @@ def _format(text: str, arguments: Sequence[Any]) -> str:
             raise Failed(f"index {used} out of range")
         made += _formatted(found[3], None if found[2] is None else int(found[2]), arguments[used])
         used += 1
-    return made + text[at:]
+    return made
 
 
-def _formatted(verb: str, precision: int | None, value: Any) -> str:  # noqa: PLR0911  one a verb
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+def _formatted(verb: str, precision: int | None, value: Any) -> str:
+    kind = values.type_of(value)
+    if kind not in _TAKE[verb]:
+        raise Failed(f"error during formatting: %{verb} takes no {kind}")
     match verb:
         case "s":
             return _shown(value)
-        case "d" if isinstance(value, int) and number:
-            return str(int(value))
-        case "f" | "e" if number:
-            figures = 6 if precision is None else precision
-            return format(float(value), f".{figures}{verb}")
-        case "b" if isinstance(value, int):
-            return format(int(value), "b")
-        case "o" if isinstance(value, int) and number:
-            return format(int(value), "o")
-        case "x" | "X" if isinstance(value, int) and number:
-            return format(int(value), verb)
+        case "e":
+            raise Failed("error during formatting: %e is not judged here")
+        case "f":
+            return _fixed(value, 6 if precision is None else precision)
         case "x" | "X" if isinstance(value, (str, bytes)):
             data = (value.encode() if isinstance(value, str) else value).hex()
             return data.upper() if verb == "X" else data
         case _:
-            raise Failed(f"no formatting function for {values.type_of(value)} with %{verb}")
+            return format(int(value), verb)
 
 
-def _shown(value: Any, *, inside: bool = False) -> str:  # noqa: C901, PLR0911  one a type
+def _fixed(value: Any, figures: int) -> str:
+    number = _WORDS_OF_NUMBERS.get(value, value)
+    if isinstance(number, str):
+        raise Failed(f"error during formatting: %f takes no {value!r}")
+    if math.isfinite(number):
+        return format(number, f",.{figures}f")
+    return "NaN" if math.isnan(number) else "∞" if number > 0 else "-∞"
+
+
+def _shown(value: Any) -> str:
     match value:
-        case str():
-            return f'"{value}"' if inside else value
-        case bool():
-            return "true" if value else "false"
         case None:
             return "null"
-        case int():
-            return str(int(value))
-        case float():
-            return standard.double_text(value)
-        case bytes():
-            return value.decode(errors="replace")
-        case values.Timestamp():
-            return clock.timestamp_text(value)
-        case values.Duration():
-            return clock.duration_text(value)
+        case list():
+            return f"[{', '.join(map(_inside, value))}]"
+        case Mapping():
+            return (
+                f"{{{', '.join(sorted(f'{_inside(values.unkey(key))}:{_inside(one)}' for key, one in value.items()))}}}"
+            )
         case values.Type():
             return value.name
-        case list():
-            return f"[{', '.join(_shown(one, inside=True) for one in value)}]"
-        case Mapping():
-            pairs = sorted(
-                (_shown(values.unkey(key), inside=True), _shown(one, inside=True)) for key, one in value.items()
-            )
-            return f"{{{', '.join(f'{key}: {one}' for key, one in pairs)}}}"
         case _:
-            raise Failed(
-                f"string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps, was given {values.type_of(value)}"
-            )
+            return str(standard.text_of(value))
+
+
+def _inside(value: Any) -> str:
+    match value:
+        case str():
+            return _quote(value)
+        case float():
+            return format(value, ".6f")
+        case values.Type():
+            return f"type({value.name})"
+        case _:
+            return _shown(value)
 
 
 ROWS: list[functions.Row] = [

@@ -50,7 +50,14 @@ class Type:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
+    """`whole`: kept as an integer, not as a decimal; only such a one counts as an integer, whatever its amount.
+
+    `summed`: by add() or sub(); upstream cannot have one on the right of an equals sign.
+    """
+
     amount: Fraction
+    whole: bool = field(default=True, compare=False)
+    summed: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +110,7 @@ NOTHING = Optional()
 
 
 class Entries(Mapping[str, Any]):
-    """A map that never ends: what it has not got is an empty map, as for the domains of a device."""
+    """The domains of a device: one that it has not got is an empty map, whoever looks there, but is not `in` it."""
 
     __slots__ = ("found",)
 
@@ -114,7 +121,7 @@ class Entries(Mapping[str, Any]):
         return self.found.get(key, _EMPTY)
 
     def __contains__(self, key: object) -> bool:
-        return True
+        return key in self.found
 
     def __iter__(self) -> Any:
         return iter(self.found)
@@ -137,6 +144,8 @@ def key(value: Any) -> Any:
         return value
     if isinstance(value, float) and value.is_integer():
         return int(value)
+    if isinstance(value, float) or value is None:
+        return value
     raise Failed(f"unsupported key type: {type_of(value)}")
 
 
@@ -184,14 +193,21 @@ def type_of(value: Any) -> str:
     return _NAMES.get(type(value), "kubernetes.DRADevice")
 
 
+_STRICT = (Quantity, Semver, IP, CIDR, URL, Format)
+
+
 def equal(one: Any, other: Any) -> bool:
-    """Values of types that have nothing in common are not equal, and that is no error."""
+    """Values of types that have nothing in common are not equal; with Kubernetes' own on the left it is an error."""
     if isinstance(one, (int, float)) and isinstance(other, (int, float)):
         return one is other if isinstance(one, bool) or isinstance(other, bool) else one == other
+    if isinstance(one, _STRICT) and other is not None and type(one) is not type(other):
+        raise Failed("no such overload")
+    if isinstance(one, Quantity) and other is not None and other.summed:
+        raise Failed("no such overload")
     if type(one) is not type(other):
         return isinstance(one, Mapping) and isinstance(other, Mapping) and _same_entries(one, other)
     if isinstance(one, list):
-        return len(one) == len(other) and all(map(equal, one, other))
+        return len(one) == len(other) and all(map(_not_unequal, one, other))
     if isinstance(one, Mapping):
         return _same_entries(one, other)
     if isinstance(one, Optional):
@@ -199,21 +215,36 @@ def equal(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+def same(one: Any, other: Any) -> bool:
+    """Equal, and nothing is wrong."""
+    try:
+        return equal(one, other)
+    except Failed:
+        return False
+
+
+def _not_unequal(one: Any, other: Any) -> bool:
+    """Inside lists and maps upstream takes an error for no difference."""
+    try:
+        return equal(one, other)
+    except Failed:
+        return True
+
+
 def _same_entries(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
-    return len(one) == len(other) and all(name in other and equal(value, other[name]) for name, value in one.items())
+    return len(one) == len(other) and all(
+        name in other and _not_unequal(value, other[name]) for name, value in one.items()
+    )
 
 
-_ORDERED = (str, bytes, bool)
-
-
-def order(one: Any, other: Any) -> int | None:
-    """-1, 0 or 1; None where a number is none (NaN). Raises Failed for what has no order."""
+def order(one: Any, other: Any) -> int:
+    """-1, 0 or 1. Raises Failed for what has no order, NaN among it."""
     if type(one) is not type(other) and not (_number(one) and _number(other)):
         raise Failed("no such overload")
     match one:
         case str() | bytes() | bool() | int() | float():
             if (isinstance(one, float) and math.isnan(one)) or (isinstance(other, float) and math.isnan(other)):
-                return None
+                raise Failed("NaN values cannot be ordered")
             return int(one > other) - int(one < other)
         case Timestamp() | Duration():
             return int(one.nanos > other.nanos) - int(one.nanos < other.nanos)
