@@ -3,7 +3,8 @@
     settings --> API server --> Watcher (every replica watches)
                             --> Observer --> the picture of cards and holders
                             --> Election --> Reconciler, Recorder, Translator (one replica writes)
-                            --> port: /healthz, /readyz, /metrics
+                            --> open port: /healthz, /readyz, /metrics
+                            --> the page's port, where it is served
 
 SIGTERM ends it in order: the reconciler stops, then the Lease is given back, so that another replica takes over at
 once. A part that dies takes the process with it; the kubelet starts a fresh one.
@@ -17,13 +18,13 @@ import datetime
 import functools
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
 import structlog
 
 from api import errors
-from controller import metrics, observer, reconciler, recorder, settings, translator, watcher, web
+from controller import desk, metrics, observer, reconciler, recorder, reviewer, settings, translator, watcher, web
 from kube import apiserver, election, program
 
 _LEASE = "elastic-gpu-controller"
@@ -35,18 +36,36 @@ async def serve(api: apiserver.APIServer, given: settings.Settings) -> None:
     """Works until it is cancelled."""
     series = metrics.Metrics()
     watch = watcher.Watcher(api)
-    look = observer.Observer(api, watch.slices)
+    look = observer.Observer(api, watch)
     writer = reconciler.Reconciler(api, watch, series, _clock)
     record = recorder.Recorder(api, look, series, _clock)
     writers = [writer.run, record.run]
     if given.translate:
         writers.append(translator.Translator(api, series, _clock).run)
     leader = election.Election(api, given.namespace, _LEASE, given.pod_name)
-    async with web.served(given.port, series.registry, watch.missing) as port, asyncio.TaskGroup() as group:
-        _log.info("started", version=program.version(), settings=dataclasses.asdict(given), port=port)
+    front = desk.Desk(look, reviewer.Reviewer(api), _clock)
+    open_port = web.operations(series.registry, series.named, watch.missing, front)
+    async with (
+        web.served(open_port, given.port, "EGPU_PORT") as port,
+        _page(front, given) as page_port,
+        asyncio.TaskGroup() as group,
+    ):
+        told = dataclasses.asdict(given)
+        _log.info("started", version=program.version(), settings=told, port=port, page=page_port)
         group.create_task(watch.run(series.show), name="watch")
         group.create_task(look.run(series.see), name="observe")
         group.create_task(leader.lead(lambda: _all(writers)), name="lead")
+
+
+@contextlib.asynccontextmanager
+async def _page(front: desk.Desk, given: settings.Settings) -> AsyncIterator[int | None]:
+    if given.page == "none":
+        yield None
+        return
+    host = "127.0.0.1" if given.page == "local" else ""
+    tls = "" if given.page == "plain" else given.page_tls
+    async with web.served(web.page(front), given.page_port, "EGPU_PAGE_PORT", host=host, tls=tls) as port:
+        yield port
 
 
 async def _all(writers: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:

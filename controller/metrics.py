@@ -1,7 +1,8 @@
 """What the controller tells Prometheus: the classes, the cards in sums, what is wrong, the writes, and who leads.
 
 Series a class, a model, a node, a namespace, never a card: the node drivers have those. Counters exist with zero from
-the start; sums exist once they are known, for unknown is not 0.
+the start; sums exist once they are known, for unknown is not 0. Series that name namespaces are in a registry apart,
+for those who may know the names.
 """
 
 from collections.abc import Iterator
@@ -23,10 +24,11 @@ _VIEW = names.METRIC_PREFIX
 
 
 class Metrics:
-    """The series, in a registry of their own."""
+    """The series, in registries of their own: `registry` for everybody, `named` with the names of namespaces."""
 
     def __init__(self) -> None:
         self.registry = prometheus_client.CollectorRegistry()
+        self.named = prometheus_client.CollectorRegistry()
         self.leading = prometheus_client.Gauge(
             _PREFIX + "leading", "1 while this replica is the one that writes.", registry=self.registry
         )
@@ -43,7 +45,9 @@ class Metrics:
             _PREFIX + "writes", "Writes to the API server.", ["write", "outcome"], registry=self.registry
         )
         self._sums = _Sums()
+        self._spaces = _Spaces()
         self.registry.register(self._sums)
+        self.named.register(self._spaces)
         for write in _WRITES:
             for outcome in _OUTCOMES:
                 self._writes.labels(write, outcome)
@@ -60,8 +64,8 @@ class Metrics:
 
     def see(self, now: observer.Scene) -> None:
         """The cards as they are held. The series are made when they are asked for."""
-        self._sums.view = now.view
-        self._sums.complete = not now.view.unknown.keys() - {"classes", "device_classes"}
+        self._sums.view = self._spaces.view = now.view
+        self._sums.complete = not now.view.unknown
 
     def wrote(self, write: str, outcome: str) -> None:
         self._writes.labels(write, outcome).inc()
@@ -88,6 +92,22 @@ class _Sums(Collector):
                 free.add_metric([model.name], model.tally.memory_free)
         yield size
         yield free
+        wrong = GaugeMetricFamily(
+            _VIEW + "problems", "Things that are wrong, as kubectl egpu lists them.", labels=["kind"]
+        )
+        for kind in _SEEN if self.complete else ():
+            wrong.add_metric([kind.value], sum(one.kind == kind.value for one in self.view.problems))
+        yield wrong
+
+
+class _Spaces(Collector):
+    """What each namespace has."""
+
+    view: join.View | None = None
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        if self.view is None or self.view.total is None:
+            return
         held = GaugeMetricFamily(
             _VIEW + "namespace_cards", "Cards that a namespace has, or a part of.", labels=["namespace"]
         )
@@ -99,12 +119,6 @@ class _Sums(Collector):
             booked.add_metric([space.name], space.memory)
         yield held
         yield booked
-        wrong = GaugeMetricFamily(
-            _VIEW + "problems", "Things that are wrong, as kubectl egpu lists them.", labels=["kind"]
-        )
-        for kind in _SEEN if self.complete else ():
-            wrong.add_metric([kind.value], sum(one.kind == kind.value for one in self.view.problems))
-        yield wrong
 
 
 def _by_state(name: str, text: str, label: str, tallies: Iterator[tuple[str, picture.Tally]]) -> GaugeMetricFamily:

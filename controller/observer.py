@@ -1,6 +1,6 @@
 """The cluster's cards and who holds them, as one numbered picture after another.
 
-    slices (the watcher's) + claims, pods, nodes, ElasticGPU objects --> Scene --> recorder, metrics
+    slices, classes (the watcher's) + claims, pods, nodes, ElasticGPU objects --> Scene --> recorder, metrics
 
 A kind that is not listed yet is unknown with that reason: cards are then unknown too, not free. So a right that is
 missing, or a CRD that is, costs this picture alone. It is made in a thread, since a large cluster takes a second.
@@ -8,11 +8,12 @@ missing, or a CRD that is, costs this picture alone. It is made in a thread, sin
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from controller import gpus, snapshot
+from controller import gpus, watcher
 from kube import apiserver, informer
 from view import join, objects, reader
 
@@ -48,8 +49,9 @@ class Scene:
 class Observer:
     """Watches what the picture is made of."""
 
-    def __init__(self, api: apiserver.APIServer, slices: informer.Informer[snapshot.Slice]) -> None:
-        self._slices = slices
+    def __init__(self, api: apiserver.APIServer, watch: watcher.Watcher) -> None:
+        self._slices, self._classes, self._device_classes = watch.slices, watch.classes, watch.device_classes
+        self._lent: tuple[informer.Informer[Any], ...] = (self._slices, self._classes, self._device_classes)
         self._claims = informer.Informer(api, _CLAIMS, project=reader.claim)
         self._pods = informer.Informer(api, _PODS, project=_pod)
         self._nodes = informer.Informer(api, _NODES, project=reader.node)
@@ -69,7 +71,7 @@ class Observer:
         async with asyncio.TaskGroup() as group:
             for name, kept in self._own.items():
                 group.create_task(kept.run(), name=f"watch {name}")
-            for kept in (self._slices, *self._own.values()):
+            for kept in (*self._lent, *self._own.values()):
                 group.create_task(self._note_changes(kept), name="note changes")
             while True:
                 await self._stale.wait()
@@ -92,6 +94,15 @@ class Observer:
                     await self._turn.wait_for(lambda: self._latest.number > than)
             return self._latest
 
+    @property
+    def latest(self) -> Scene:
+        return self._latest
+
+    def silent_s(self) -> float | None:
+        """For how long the API server cannot be heard, by the watch that lost it first; None while all hear it."""
+        cuts = [kept.cut_at for kept in (*self._lent, *self._own.values()) if kept.cut_at is not None]
+        return time.monotonic() - min(cuts) if cuts else None
+
     def _scene(self, number: int) -> Scene:
         seen = objects.Objects(
             slices=_part(self._slices, lambda item: item.seen),
@@ -99,6 +110,8 @@ class Observer:
             pods=_part(self._pods, lambda item: item and item.user),
             drivers=_part(self._pods, lambda item: item and item.driver),
             nodes=_part(self._nodes, lambda item: item),
+            classes=_part(self._classes, lambda item: item.seen),
+            device_classes=_part(self._device_classes, lambda item: item.seen),
         )
         found = dict(self._gpus.objects) if self._gpus.synced.is_set() else None
         return Scene(number=number, seen=seen, view=join.View(seen), gpus=found)

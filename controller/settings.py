@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 
 from api import errors, schema
 
+_LISTEN = ("none", "local", "tls", "plain")
 _PREFIX = "EGPU_"
 
 
@@ -25,6 +26,12 @@ class Settings:
         offered a card. Empty: all nodes.
     remote_binding_s: Seconds that kube-scheduler waits for a card (bindingTimeout of DynamicResourcesArgs). The controller
         gives up a minute before. Default 600.
+    page: Where the web page is served; it is shown to nobody whom the API server does not know. "none"; "local": on
+        127.0.0.1 of the pod, for kubectl port-forward; "tls": on all addresses; "plain": the same without TLS, where
+        an ingress or a mesh encrypts what runs between it and the pod. Default "local".
+    page_port: Its TCP port. Default 8081. 0 takes any free port and logs which.
+    page_tls: Directory of tls.crt and tls.key, as a Secret of type kubernetes.io/tls is mounted. Needed for "tls"; read
+        again when the files change.
     log_level: debug, info, warning or error. Default info.
     """
 
@@ -36,6 +43,9 @@ class Settings:
     remote_credentials: str = "/etc/elastic-gpu/pool"
     remote_nodes: str = ""
     remote_binding_s: int = 600
+    page: str = "local"
+    page_port: int = 8081
+    page_tls: str = ""
     log_level: str = "info"
 
 
@@ -47,9 +57,6 @@ def load() -> Settings:
 def read(environment: Mapping[str, str]) -> Settings:
     given = {name: environment.get(_PREFIX + name.upper(), "") for name in (field.name for field in fields(Settings))}
     default = Settings()
-    port = given["port"] or str(default.port)
-    if not port.isdecimal() or int(port) >= 2**16:
-        raise errors.Invalid(f"EGPU_PORT is {port!r}; it must be a port number from 0 to 65535")
     translate = given["translate"].lower()
     if translate not in {"", "true", "false"}:
         raise errors.Invalid(f"EGPU_TRANSLATE is {translate!r}; it is true or false")
@@ -60,13 +67,28 @@ def read(environment: Mapping[str, str]) -> Settings:
         raise errors.Invalid(f"EGPU_REMOTE_BINDING_S is {binding!r}; it is a number of seconds above 0")
     if wrong := [term for term in given["remote_nodes"].split(",") if term and not term.partition("=")[0]]:
         raise errors.Invalid(f"EGPU_REMOTE_NODES has {wrong[0]!r}; it is key=value,key=value")
+    page = given["page"] or default.page
+    if page not in _LISTEN:
+        raise errors.Invalid(f"EGPU_PAGE is {page!r}; known: {', '.join(_LISTEN)}")
+    if page == "tls" and not given["page_tls"]:
+        raise errors.Invalid('EGPU_PAGE is "tls", and EGPU_PAGE_TLS names no directory with tls.crt and tls.key')
     return Settings(
         namespace=given["namespace"] or default.namespace,
         pod_name=given["pod_name"] or socket.gethostname(),
-        port=int(port),
+        port=_port("port", given, default.port),
         translate=translate == "true",
+        page=page,
+        page_port=_port("page_port", given, default.page_port),
+        page_tls=given["page_tls"],
         log_level=given["log_level"] or default.log_level,
     )
+
+
+def _port(name: str, given: Mapping[str, str], default: int) -> int:
+    port = given[name] or str(default)
+    if not port.isdecimal() or int(port) >= 2**16:
+        raise errors.Invalid(f"{_PREFIX}{name.upper()} is {port!r}; it must be a port number from 0 to 65535")
+    return int(port)
 
 
 def manual() -> str:

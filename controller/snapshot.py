@@ -5,9 +5,9 @@ one moment together. Nothing is refused here: an object that cannot be read carr
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -15,11 +15,12 @@ from api import errors, names, quantity, v1alpha1
 from view import objects, reader
 
 JSON = Mapping[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GPUClass:
-    """An ElasticGPUClass. Where `spec` is None, `problem` says why it could not be read."""
+    """An ElasticGPUClass. Where `spec` is None, `problem` says why it could not be read. `seen`: what is shown of it."""
 
     name: str
     uid: str
@@ -29,6 +30,7 @@ class GPUClass:
     spec: v1alpha1.ClassSpec | None
     problem: str = ""
     status: v1alpha1.ClassStatus
+    seen: objects.GPUClass | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,7 @@ class DeviceClass:
     made_from: str
     owner_uid: str
     spec: JSON
+    seen: objects.DeviceClass | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +96,7 @@ def gpu_class(data: JSON) -> GPUClass:
         spec=spec,
         problem=problem,
         status=_status(data.get("status")),
+        seen=_seen(reader.gpu_class, data),
     )
 
 
@@ -106,6 +110,7 @@ def device_class(data: JSON) -> DeviceClass:
         made_from=(meta.get("labels") or {}).get(names.CLASS_LABEL, ""),
         owner_uid=owners[0]["uid"] if owners else "",
         spec=data.get("spec") or {},
+        seen=_seen(reader.device_class, data),
     )
 
 
@@ -166,6 +171,12 @@ def _own(entries: JSON, name: str) -> JSON:
     """A name without a domain belongs to the driver's own, and may be written either way; remote cards have it in full."""
     found: JSON = entries.get(name) or entries.get(f"{names.LOCAL_DRIVER}/{name}") or {}
     return found
+
+
+def _seen(read: Callable[[JSON], T], data: JSON) -> T | None:
+    """What the picture shows of it; None where it makes no sense."""
+    found = reader.part([data], read).items
+    return found[0] if found else None
 
 
 def _status(data: Any) -> v1alpha1.ClassStatus:

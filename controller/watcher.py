@@ -24,14 +24,14 @@ class Watcher:
     """Watches what the controller decides by."""
 
     def __init__(self, api: apiserver.APIServer, *, remote: bool = False) -> None:
-        self._classes = informer.Informer(api, classes.CLASSES, project=snapshot.gpu_class)
-        self._device_classes = informer.Informer(api, classes.DEVICE_CLASSES, project=snapshot.device_class)
+        self.classes = informer.Informer(api, classes.CLASSES, project=snapshot.gpu_class)
+        self.device_classes = informer.Informer(api, classes.DEVICE_CLASSES, project=snapshot.device_class)
         self.slices = informer.Informer(
             api, _SLICES, project=snapshot.slice_, field_selector=f"spec.driver={names.LOCAL_DRIVER}"
         )
         self._informers: dict[str, informer.Informer[Any]] = {
-            v1alpha1.CLASS_PLURAL: self._classes,
-            "deviceclasses": self._device_classes,
+            v1alpha1.CLASS_PLURAL: self.classes,
+            "deviceclasses": self.device_classes,
             "resourceslices": self.slices,
         }
         self.remote: informer.Informer[snapshot.Slice] | None = None
@@ -61,8 +61,8 @@ class Watcher:
                 self._stale.clear()
                 now = snapshot.build(
                     self._latest.number + 1,
-                    self._classes.objects.values(),
-                    self._device_classes.objects.values(),
+                    self.classes.objects.values(),
+                    self.device_classes.objects.values(),
                     (*self.slices.objects.values(), *(self.remote.objects.values() if self.remote else ())),
                     remote_cards=self.remote is not None,
                 )

@@ -120,7 +120,9 @@ class APIServer:
         return await self._call("DELETE", path, {}, {"preconditions": preconditions}, repeatable=True) is not None
 
     async def watch(self, path: str, **params: object) -> AsyncGenerator[bytes, None]:
-        """The events of one watch, a JSON line each, until the server ends it. Close it (`contextlib.aclosing`).
+        """The events of one watch, a JSON line each, until the server ends it; first an empty line once it is open.
+
+        Close it (`contextlib.aclosing`).
 
         Raises Unavailable where the way is cut, or silent for longer than bookmarks take.
         """
@@ -129,6 +131,8 @@ class APIServer:
             async for part in parts:
                 if part.status not in _OK:
                     raise responses.failure("WATCH", path, part.status, part.data)
+                if not part.data:
+                    yield b""
                 *lines, rest = (rest + part.data).split(b"\n")
                 for line in lines:
                     yield line

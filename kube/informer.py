@@ -69,6 +69,8 @@ class Informer(Generic[T]):
         self.version = 0
         self.connections = 0
         """How often a watch was opened, also a change to wait for; behind a new one there may be another server."""
+        self.cut_at: float | None = None
+        """Since when, by the monotonic clock, the server cannot be heard; None while it can."""
 
     async def run(self) -> NoReturn:
         """Keeps `objects` current until cancelled. Failures are logged and retried."""
@@ -84,6 +86,8 @@ class Informer(Generic[T]):
             except errors.ElasticGPUError as error:
                 if isinstance(error, transport.Unsent):
                     unreached_s = random.uniform(0.5, 1.0) * _UNREACHED_PAUSE_S  # noqa: S311
+                if isinstance(error, errors.Unavailable):
+                    self.cut_at = self.cut_at or time.monotonic()
                 _log.warning("watch failed", path=self._path, reason=str(error), failures=self._backoff.failures)
             except msgspec.MsgspecError as error:
                 self._listed = False
@@ -145,7 +149,9 @@ class Informer(Generic[T]):
         try:
             async with contextlib.aclosing(self._api.watch(self._path, **query)) as lines:
                 async for line in lines:
-                    self._take(msgspec.json.decode(line))
+                    self.cut_at = None
+                    if line:
+                        self._take(msgspec.json.decode(line))
         finally:
             if time.monotonic() - opened >= _HEALTHY_S:
                 self._backoff.reset()

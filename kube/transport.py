@@ -94,7 +94,9 @@ class Transport:
             return await self._exchange(self._session, method, target, headers, data)
 
     async def stream(self, target: str) -> AsyncGenerator[Answer, None]:
-        """The parts of an endless answer as they come. Raises Unavailable also after a silence longer than bookmarks make.
+        """The parts of an endless answer as they come; the first is empty and says that it is open.
+
+        Raises Unavailable also after a silence longer than bookmarks make.
 
         Close it when done (`contextlib.aclosing`).
         """
@@ -109,6 +111,7 @@ class Transport:
                 if response.status >= _BAD:
                     yield Answer(response.status, await response.read())
                     return
+                yield Answer(response.status, b"")
                 async for part in response.content.iter_any():
                     yield Answer(response.status, part)
 

@@ -175,10 +175,14 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something that is wrong, since when, and the command that clears it or shows more."""
+    """Something that is wrong, since when, and the command that clears it or shows more.
+
+    namespace: of the claim or pod that it names; empty where it is about a card, a node, a pool or a class.
+    """
 
     kind: str
     about: str
     message: str
     since: str
     command: str
+    namespace: str = ""

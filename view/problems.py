@@ -50,7 +50,7 @@ def _of_claims(known: users.Known) -> Iterator[picture.Problem]:
         delete = f"kubectl delete resourceclaim {claim.name} -n {claim.namespace}"
         ours = ", ".join(result.device for result in claim.results)
         if claim.results and not claim.reserved_for and not claim.other_users:
-            yield _problem(Kind.UNUSED, about, f"has {ours}, and nobody uses it", since, delete)
+            yield _problem(Kind.UNUSED, about, f"has {ours}, and nobody uses it", since, delete, claim.namespace)
         if known.seen.slices.whole:
             for result in claim.results:
                 if (result.pool, result.device) not in known.cards:
@@ -58,7 +58,8 @@ def _of_claims(known: users.Known) -> Iterator[picture.Problem]:
         if known.seen.pods.whole:
             for name, uid in claim.reserved_for:
                 if uid not in alive:
-                    yield _problem(Kind.USER_GONE, about, f"is kept for pod {name}, which is gone", since, delete)
+                    message = f"is kept for pod {name}, which is gone"
+                    yield _problem(Kind.USER_GONE, about, message, since, delete, claim.namespace)
 
 
 def _card_gone(claim: objects.Claim, result: objects.Result, known: users.Known, delete: str) -> picture.Problem:
@@ -72,7 +73,8 @@ def _card_gone(claim: objects.Claim, result: objects.Result, known: users.Known,
         command = f"kubectl delete pod {claim.reserved_for[0][0]} -n {claim.namespace}"
     else:
         command = delete
-    return _problem(Kind.CARD_GONE, f"claim {claim}", message, claim.since or claim.created, command)
+    since = claim.since or claim.created
+    return _problem(Kind.CARD_GONE, f"claim {claim}", message, since, command, claim.namespace)
 
 
 def _of_cards(known: users.Known) -> Iterator[picture.Problem]:
@@ -138,12 +140,14 @@ def _of_pods(pods: tuple[picture.Pod, ...]) -> Iterator[picture.Problem]:
     for pod in pods:
         if pod.waiting:
             about, look = f"pod {pod.namespace}/{pod.name}", f"kubectl describe pod {pod.name} -n {pod.namespace}"
-            yield _problem(Kind.PENDING, about, pod.waiting, pod.waits_since, look)
+            yield _problem(Kind.PENDING, about, pod.waiting, pod.waits_since, look, pod.namespace)
 
 
 def _driver_pods(node: str) -> str:
     return f"{_DRIVER_PODS} --field-selector spec.nodeName={node}"
 
 
-def _problem(kind: Kind, about: str, message: str, since: str, command: str) -> picture.Problem:
-    return picture.Problem(kind=kind.value, about=about, message=message, since=since, command=command)
+def _problem(kind: Kind, about: str, message: str, since: str, command: str, namespace: str = "") -> picture.Problem:
+    return picture.Problem(
+        kind=kind.value, about=about, message=message, since=since, command=command, namespace=namespace
+    )

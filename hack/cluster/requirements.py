@@ -27,6 +27,8 @@ _PACKAGES = {
     "debootstrap": ("debootstrap",),
     "buildah": ("buildah",),
 }
+_FOR_TESTS = {"chromium": ("chromium", "fonts-dejavu-core")}
+"""The demo does without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +39,10 @@ class Lack:
     packages: tuple[str, ...] = ()
 
 
-def lacks() -> tuple[Lack, ...]:
-    """Everything that is not here."""
-    found = [Lack(what=tool, packages=packages) for tool, packages in _PACKAGES.items() if shutil.which(tool) is None]
+def lacks(*, tests: bool = False) -> tuple[Lack, ...]:
+    """Everything that is not here; `tests`: also what tests alone need."""
+    tools = _PACKAGES | (_FOR_TESTS if tests else {})
+    found = [Lack(what=tool, packages=packages) for tool, packages in tools.items() if shutil.which(tool) is None]
     if not Path(nodes.cni_plugins(), "ptp").exists():
         found.append(Lack(what="CNI plugins", packages=("containernetworking-plugins",)))
     if subprocess.run((sys.executable, "-m", "pip", "--version"), capture_output=True, check=False).returncode != 0:
@@ -66,7 +69,7 @@ def check() -> None:
 
 def install() -> None:
     """Install what Debian's packages bring, and complain about the rest."""
-    if packages := _packages(lacks()):
+    if packages := _packages(lacks(tests=True)):
         progress.say(f"installing {' '.join(packages)}")
         quiet = paths.environment(DEBIAN_FRONTEND="noninteractive")
         try:

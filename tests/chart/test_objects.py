@@ -43,6 +43,7 @@ ALL_SET = {
         "tolerations": [],
         "resources": {},
     },
+    "page": {"listen": "tls", "tlsSecret": "page-tls"},
     "controller": {
         "replicas": 2,
         "nodeSelector": {"infra": "yes"},
@@ -87,7 +88,20 @@ def test_settings_arrive_where_they_belong(render: Callable[..., list[Object]]) 
     assert (env["EGPU_SHARES_PER_CARD"], env["EGPU_FILL"]) == ("4", "Spread")
     assert pod["nodeSelector"] == {"gpu": "yes"}
     assert by_name["Deployment", CONTROLLER]["spec"]["replicas"] == 2
-    assert _pod(by_name, "Deployment", CONTROLLER)["tolerations"] == [{"operator": "Exists"}]
+    front = _pod(by_name, "Deployment", CONTROLLER)
+    assert front["tolerations"] == [{"operator": "Exists"}]
+    assert front["volumes"][0]["secret"]["secretName"] == "page-tls"
+    told = {one["name"]: one.get("value") for one in _container(front)["env"]}
+    assert (told["EGPU_PAGE"], told["EGPU_PAGE_TLS"]) == ("tls", _container(front)["volumeMounts"][0]["mountPath"])
+    (port,) = by_name["Service", "elastic-gpu-page"]["spec"]["ports"]
+    assert (port["port"], port["targetPort"]) == (443, "page")
+
+
+def test_the_page_is_open_to_no_network_unless_asked_for(objects: Objects) -> None:
+    pod = _pod(objects, "Deployment", CONTROLLER)
+    assert {"name": "EGPU_PAGE", "value": "local"} in _container(pod)["env"]
+    assert [port["name"] for port in _container(pod)["ports"]] == ["metrics"]
+    assert ("Service", "elastic-gpu-page") not in objects
 
 
 @pytest.mark.parametrize(

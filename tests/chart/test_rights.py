@@ -28,6 +28,7 @@ CONTROLLER_RIGHTS = {
     "nodes": {"list", "watch"},
     "elasticgpus": {"list", "watch", "create", "patch", "delete"},
 }
+REVIEWS = {"tokenreviews": {"create"}, "subjectaccessreviews": {"create"}}
 
 
 def test_the_node_driver_has_exactly_these_rights(objects: Objects) -> None:
@@ -35,8 +36,17 @@ def test_the_node_driver_has_exactly_these_rights(objects: Objects) -> None:
 
 
 def test_the_controller_has_exactly_these_rights(objects: Objects) -> None:
-    assert _rights(objects["ClusterRole", CONTROLLER]) == CONTROLLER_RIGHTS
+    assert _rights(objects["ClusterRole", CONTROLLER]) == CONTROLLER_RIGHTS | REVIEWS
     assert _rights(objects["Role", CONTROLLER]) == {"leases": {"get", "create", "update"}}
+
+
+def test_without_the_page_nobody_is_asked_who_they_are(render: Callable[..., list[Object]]) -> None:
+    (role,) = [
+        found
+        for found in render({"page": {"listen": "none"}})
+        if (found["kind"], found["metadata"]["name"]) == ("ClusterRole", CONTROLLER)
+    ]
+    assert _rights(role) == CONTROLLER_RIGHTS
 
 
 def test_the_node_driver_writes_status_of_its_own_devices_only(objects: Objects) -> None:
@@ -122,7 +132,7 @@ def test_the_webhook_has_exactly_these_rights_and_writes_by_name_alone(render: C
     for rule in (*cluster["rules"], *own["rules"]):
         if "patch" in rule["verbs"]:
             assert rule["resourceNames"] in ([WEBHOOK], [f"{WEBHOOK}-tls"])
-    assert _rights(found["ClusterRole", CONTROLLER]) == CONTROLLER_RIGHTS | {
+    assert _rights(found["ClusterRole", CONTROLLER]) == CONTROLLER_RIGHTS | REVIEWS | {
         "resourceclaimtemplates": {"list", "watch", "create", "delete"},
         "namespaces": {"list", "watch"},
     }

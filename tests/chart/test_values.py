@@ -15,6 +15,7 @@ WRONG = {
     "wrong type": ({"controller": {"replicas": "2"}}, "/controller/replicas"),
     "no replica at all": ({"controller": {"replicas": 0}}, "/controller/replicas"),
     "unknown fill": ({"node": {"fill": "Random"}}, "/node/fill"),
+    "the page open to all": ({"page": {"listen": "open"}}, "/page/listen"),
     "unknown log level": ({"logLevel": "trace"}, "/logLevel"),
     "relative path": ({"driverRoot": "run/nvidia/driver"}, "/driverRoot"),
     "path with a slash at its end": ({"kubeletRoot": "/var/lib/kubelet/"}, "/kubeletRoot"),
@@ -40,6 +41,13 @@ def test_an_image_has_to_be_named_and_the_text_says_how(chart: helm_python.Chart
         helm_python.HelmError, match=r"image\.repository is not set: build the image from the repository's Dockerfile"
     ):
         chart.render({}, name="r", namespace=NAMESPACE)
+
+
+def test_the_page_with_tls_needs_a_certificate_and_the_text_says_how(render: Callable[..., object]) -> None:
+    with pytest.raises(
+        helm_python.HelmError, match=r"page\.tlsSecret names no Secret: make one of type kubernetes.io/tls"
+    ):
+        render({"page": {"listen": "tls"}})
 
 
 def test_a_kubelet_root_that_makes_the_socket_path_too_long_is_refused(render: Callable[..., object]) -> None:
@@ -70,7 +78,7 @@ def test_no_setting_is_without_use(chart: helm_python.Chart) -> None:
 
     def used(values: dict[str, Any], path: str) -> None:
         for key, value in values.items():
-            if f"{path}.{key}" in (".Values.image", ".Values.node", ".Values.controller"):
+            if f"{path}.{key}" in (".Values.image", ".Values.node", ".Values.page", ".Values.controller"):
                 used(value, f"{path}.{key}")
             else:
                 assert f"{path}.{key}" in templates

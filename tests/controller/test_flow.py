@@ -30,7 +30,7 @@ async def server() -> AsyncIterator[FakeAPIServer]:
 @contextlib.asynccontextmanager
 async def controller_of(server: FakeAPIServer, folder: Path, name: str = "one") -> AsyncIterator[asyncio.Task[None]]:
     """A whole controller, stopped as SIGTERM stops it."""
-    given = settings.Settings(namespace="egpu", pod_name=name, port=0)
+    given = settings.Settings(namespace="egpu", pod_name=name, port=0, page_port=0)
     async with apiserver.APIServer.connect(server.kubeconfig(folder)) as api:
         task = asyncio.create_task(controller.serve(api, given), name=f"controller {name}")
         try:

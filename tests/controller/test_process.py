@@ -16,7 +16,7 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/elastic-gpu-cont
 
 async def _started(*arguments: str, **environment: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        *("env", *(f"{name}={value}" for name, value in environment.items())),
+        *("env", *(f"{name}={value}" for name, value in ({"EGPU_PAGE_PORT": "0"} | environment).items())),
         *(sys.executable, "-m", "controller", *arguments),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,

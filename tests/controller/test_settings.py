@@ -24,6 +24,9 @@ def test_what_is_given_is_taken() -> None:
     [
         ("EGPU_PORT", "http", "EGPU_PORT is 'http'; it must be a port number from 0 to 65535"),
         ("EGPU_PORT", "65536", "EGPU_PORT is '65536'; it must be a port number from 0 to 65535"),
+        ("EGPU_PAGE_PORT", "-1", "EGPU_PAGE_PORT is '-1'; it must be a port number from 0 to 65535"),
+        ("EGPU_PAGE", "open", "EGPU_PAGE is 'open'; known: none, local, tls, plain"),
+        ("EGPU_PAGE", "tls", 'EGPU_PAGE is "tls", and EGPU_PAGE_TLS names no directory with tls.crt and tls.key'),
     ],
 )
 def test_a_bad_value_is_refused_by_the_variables_name(name: str, value: str, text: str) -> None:

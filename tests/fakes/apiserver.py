@@ -77,6 +77,10 @@ class FakeAPIServer:
     watches_end_at_once: bool = False
     token: str = ""
     """Where set, only this bearer token is let in."""
+    people: dict[str, str] = field(default_factory=dict)
+    """Bearer token -> user name, for TokenReviews."""
+    rights: set[tuple[str, str, str]] = field(default_factory=set)
+    """(user, "list pods" or "get /metrics", namespace or empty for all), for SubjectAccessReviews."""
     certificate: Path | None = None
     """Where set, it speaks TLS with this certificate, whose key is beside it. Read at each `start`."""
     _faults: list[Fault] = field(default_factory=list)
@@ -234,7 +238,8 @@ class FakeAPIServer:
             lost = await self._suffer(raw, request)
             if request.watch:
                 return await self._watch(raw, request)
-            answer = self._answer(request, raw.content_type)
+            review = request.path.endswith("reviews")
+            answer = self._reviewed(request.body) if review else self._answer(request, raw.content_type)
             self._tell()
         except Refused as no:
             status = {"kind": "Status", "reason": no.reason, "message": no.message, "code": no.code}
@@ -288,6 +293,20 @@ class FakeAPIServer:
         patched = objects.merge(self.store.objects[place], body)
         return self.store.replace(place, patched, subresource, dry_run=dry)
 
+    def _reviewed(self, body: JSON) -> JSON:
+        spec = body["spec"]
+        if "token" in spec:
+            user = self.people.get(spec["token"])
+            known = (
+                {"authenticated": True, "user": {"username": user, "uid": "u"}} if user else {"authenticated": False}
+            )
+            return body | {"status": known}
+        asked = spec.get("resourceAttributes") or {}
+        path = spec.get("nonResourceAttributes") or {}
+        what = f"{asked['verb']} {asked['resource']}" if asked else f"{path['verb']} {path['path']}"
+        spaces = {"", asked.get("namespace", "")}
+        return body | {"status": {"allowed": any((spec["user"], what, space) in self.rights for space in spaces)}}
+
     def _create(self, place: Place, body: JSON, *, dry_run: bool) -> JSON:
         meta = body["metadata"]
         name = meta.get("name") or f"{meta['generateName']}{self.store.revision:05x}"
@@ -300,7 +319,7 @@ class FakeAPIServer:
 
     def _list(self, place: Place, query: dict[str, str]) -> JSON:
         selectors = query.get("labelSelector", ""), query.get("fieldSelector", "")
-        found = [copy.deepcopy(o) for _, o in self.store.select(place.collection, place.namespace, *selectors)]
+        found = [o for _, o in self.store.select(place.collection, place.namespace, *selectors)]
         version, start = self.store.revision, 0
         if token := query.get("continue"):
             version, start = (int(part) for part in token.split("."))
@@ -309,7 +328,7 @@ class FakeAPIServer:
                 raise Refused(410, "Expired", "The provided continue parameter is too old")
         end = start + int(query.get("limit", 0) or len(found) or 1)
         meta = {"resourceVersion": str(version)} | ({"continue": f"{version}.{end}"} if end < len(found) else {})
-        return {"kind": "List", "apiVersion": "v1", "metadata": meta, "items": found[start:end]}
+        return {"kind": "List", "apiVersion": "v1", "metadata": meta, "items": copy.deepcopy(found[start:end])}
 
     async def _watch(self, raw: web.Request, request: Request) -> web.StreamResponse:
         place, _ = _place(request.path)

@@ -210,7 +210,7 @@ async def test_a_watch_gives_lines_until_the_server_ends_it(api: APIServer, serv
     server.put(f"{LEASES}/a", {"spec": {"text": "x" * 300_000}})
     server.put(f"{LEASES}/b", {})
     async with contextlib.aclosing(api.watch(LEASES, resourceVersion="100", timeoutSeconds=1)) as lines:
-        assert [line[:16] async for line in lines] == [b'{"type": "ADDED"', b'{"type": "ADDED"']
+        assert [line[:16] async for line in lines] == [b"", b'{"type": "ADDED"', b'{"type": "ADDED"']
 
 
 async def test_a_cut_watch_is_unavailable(api: APIServer, server: FakeAPIServer) -> None:

@@ -1,0 +1,196 @@
+"""The page's port as HTTP: who is let in, what is sent along, what is kept while the API server is away."""
+
+import asyncio
+import contextlib
+import json
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from controller import __main__ as controller
+from controller import settings
+from kube import apiserver
+from tests.cli.conftest import CLUSTER, put
+from tests.controller.test_process import _free_port
+from tests.fakes.apiserver import FakeAPIServer
+
+TOKEN = "X-Elastic-GPU-Token"
+REVIEWS = "tokenreviews"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeAPIServer]:
+    async with FakeAPIServer() as server:
+        put(server, *CLUSTER)
+        server.people = {"good": "ada", "poor": "bob", "own": "system:serviceaccount:web:job"}
+        everything = ("list resourceslices", "list pods", "list resourceclaims", "get /metrics")
+        server.rights = {("ada", right, "") for right in everything}
+        server.rights |= {("system:serviceaccount:web:job", "list resourceslices", "")}
+        server.rights |= {("system:serviceaccount:web:job", right, "web") for right in everything[1:3]}
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def running(server: FakeAPIServer, folder: Path, **given: str) -> AsyncIterator[tuple[int, int]]:
+    """The open port and the page's."""
+    ports = _free_port(), _free_port()
+    async with apiserver.APIServer.connect(server.kubeconfig(folder)) as api:
+        told = settings.Settings(namespace="egpu", pod_name="one", port=ports[0], page_port=ports[1], **given)
+        task = asyncio.create_task(controller.serve(api, told), name="controller")
+        try:
+            await server.until(lambda: len(server.list("elasticgpus")) == 4, within_s=20)
+            yield ports
+            assert not task.done()
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+async def get(url: str, **headers: str) -> tuple[int, dict[str, str], str]:
+    def call() -> tuple[int, dict[str, str], str]:
+        request = urllib.request.Request(url, headers={name.replace("_", "-"): text for name, text in headers.items()})
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, dict(answer.headers), answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, dict(error.headers), error.read().decode()
+
+    return await asyncio.to_thread(call)
+
+
+async def test_only_whom_the_api_server_knows_is_answered(server: FakeAPIServer, tmp_path: Path) -> None:
+    async with running(server, tmp_path) as (_, port):
+        api = f"http://127.0.0.1:{port}/api/overview"
+        assert (await get(api))[0] == 401
+        assert (await get(api, Authorization="Bearer bad"))[0] == 401
+        status, _, text = await get(api, Authorization="Bearer poor")
+        assert (status, "bob may not list resourceslices of resource.k8s.io" in text) == (403, True)
+        status, _, text = await get(api, Authorization="Bearer good")
+        assert (status, json.loads(text)["as"]["you"]) == (200, "ada")
+        status, _, text = await get(api, X_Elastic_GPU_Token="good")
+        assert (status, json.loads(text)["data"]["total"]["total"]) == (200, 4)
+
+
+async def test_a_service_account_sees_the_names_of_its_own_namespace(server: FakeAPIServer, tmp_path: Path) -> None:
+    async with running(server, tmp_path) as (_, port):
+        status, _, text = await get(f"http://127.0.0.1:{port}/api/pods?namespace=ml,old", X_Elastic_GPU_Token="own")
+    found = json.loads(text)
+    assert (status, found["as"]["namespaces"]) == (200, ["web"])
+    assert [one["name"] for one in found["data"]["items"]] == ["one", "two"]
+
+
+async def test_every_answer_forbids_scripts_of_others_and_frames(server: FakeAPIServer, tmp_path: Path) -> None:
+    async with running(server, tmp_path) as (_, port):
+        for path in ("", "page.js", "draw.js", "page.css", "api/overview"):
+            _, headers, _ = await get(f"http://127.0.0.1:{port}/{path}")
+            policy = headers["Content-Security-Policy"]
+            assert "default-src 'none'" in policy
+            assert "frame-ancestors 'none'" in policy
+            assert "unsafe" not in policy
+            assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_the_page_asks_nobody_outside_and_works_below_any_path(server: FakeAPIServer, tmp_path: Path) -> None:
+    async with running(server, tmp_path) as (_, port):
+        texts = [(await get(f"http://127.0.0.1:{port}/{path}"))[2] for path in ("", "page.js", "draw.js", "page.css")]
+    for text in texts:
+        assert "http://" not in text
+        assert "https://" not in text
+        assert not any(f'{attribute}="/' in text for attribute in ("src", "href", "action"))
+
+
+async def test_nothing_is_written_through_it(server: FakeAPIServer, tmp_path: Path) -> None:
+    async with running(server, tmp_path) as (_, port), aiohttp.ClientSession() as client:
+        for method in ("POST", "PUT", "PATCH", "DELETE"):
+            async with client.request(
+                method, f"http://127.0.0.1:{port}/api/overview", headers={TOKEN: "good"}
+            ) as answer:
+                assert answer.status == 405
+
+
+async def test_the_api_server_is_asked_once_a_minute_not_once_a_click(server: FakeAPIServer, tmp_path: Path) -> None:
+    async with running(server, tmp_path) as (_, port):
+        for _ in range(5):
+            await get(f"http://127.0.0.1:{port}/api/overview", X_Elastic_GPU_Token="good")
+    assert server.count("POST", REVIEWS) == 1
+
+
+async def test_who_was_let_in_may_go_on_while_the_api_server_is_away_and_nobody_new(
+    server: FakeAPIServer, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path) as (_, port):
+        api = f"http://127.0.0.1:{port}/api/overview"
+        assert (await get(api, X_Elastic_GPU_Token="good"))[0] == 200
+        server.fault(path="reviews", status=503, reason="ServiceUnavailable", times=-1)
+        assert (await get(api, X_Elastic_GPU_Token="good"))[0] == 200
+        status, _, text = await get(api, X_Elastic_GPU_Token="own")
+        assert status == 503
+        assert "the API server could not be asked who you are" in text
+
+
+async def test_news_come_as_a_stream_and_say_when_the_api_server_fell_silent(
+    server: FakeAPIServer, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path) as (_, port), aiohttp.ClientSession() as client:
+        async with client.get(f"http://127.0.0.1:{port}/api/news", headers={TOKEN: "good"}) as stream:
+            first = json.loads((await stream.content.readuntil(b"\n\n"))[6:])
+            assert first["silentSince"] is None
+            await server.stop()
+            async with asyncio.timeout(30):
+                while json.loads((await stream.content.readuntil(b"\n\n"))[6:])["silentSince"] is None:
+                    pass
+        await server.start()
+
+
+async def test_series_that_name_namespaces_are_for_who_may_get_metrics(server: FakeAPIServer, tmp_path: Path) -> None:
+    async with running(server, tmp_path) as (port, _):
+        url = f"http://127.0.0.1:{port}/metrics"
+        status, _, text = await get(url)
+        assert (status, "elasticgpu_cards{" in text, "namespace=" in text) == (200, True, False)
+        status, _, text = await get(url, Authorization="Bearer good")
+        assert (status, 'elasticgpu_namespace_cards{namespace="ml"} 1.0' in text) == (200, True)
+        assert (await get(url, Authorization="Bearer own"))[0] == 403
+        assert (await get(url, Authorization="Bearer bad"))[0] == 401
+
+
+async def test_it_speaks_tls_and_takes_up_a_renewed_certificate(server: FakeAPIServer, tmp_path: Path) -> None:
+    await asyncio.to_thread(_certificate, tmp_path, "first")
+    async with running(server, tmp_path, page="tls", page_tls=str(tmp_path)) as (_, port):
+        assert await _served_name(port) == "first"
+        await asyncio.to_thread(_certificate, tmp_path, "second")
+        async with asyncio.timeout(30):
+            while await _served_name(port) != "second":  # noqa: ASYNC110  another's clock
+                await asyncio.sleep(0.2)
+
+
+async def test_a_certificate_that_is_not_there_ends_it_with_the_setting(server: FakeAPIServer, tmp_path: Path) -> None:
+    async with apiserver.APIServer.connect(server.kubeconfig(tmp_path)) as api:
+        told = settings.Settings(port=0, page_port=0, page="tls", page_tls=str(tmp_path / "none"))
+        with pytest.raises(Exception, match=r"EGPU_PAGE_TLS .*none: no certificate with its key there"):
+            await controller.serve(api, told)
+
+
+def _certificate(folder: Path, name: str) -> None:
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", f"/CN={name}"]
+    subprocess.run(
+        [*command, "-keyout", folder / "tls.key", "-out", folder / "tls.crt"], check=True, capture_output=True
+    )
+
+
+async def _served_name(port: int) -> str:
+    def read() -> str:
+        certificate = ssl.get_server_certificate(("127.0.0.1", port))
+        told = subprocess.run(
+            ["openssl", "x509", "-noout", "-subject"], input=certificate, capture_output=True, text=True, check=True
+        )
+        return told.stdout.rpartition("=")[2].strip()
+
+    return await asyncio.to_thread(read)

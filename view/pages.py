@@ -1,0 +1,181 @@
+"""The picture as the web page asks for it: first sums and one short row a node, then a node, a card, a pod, a search.
+
+    View + Scope --> JSON, bounded: every list says how many it left out
+
+Numbers of one answer come from one View. A cell of the heat map is one letter: how much of a card is booked in tenths
+(a none, b to j some, k all), `T` held and tainted, `B` blocked, `U` unknown.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from api import names
+from view import document, join, picture, scope
+
+JSON = dict[str, Any]
+_NODES = 6000
+_ROWS = 200
+_FIRST = 50
+_FOUND = 50
+_TENTHS = "abcdefghijk"
+_FLAGS = {True: "y", False: "n", None: "?"}
+_COUNTED = (names.MEMORY, names.CORES)
+
+
+def overview(view: join.View, seen: scope.Scope) -> JSON:
+    """The first screen: small for 5,000 nodes, and nobody's names in it but those that may be seen."""
+    waiting = [one for one in scope.pods(view.pods, seen) if one.waiting]
+    models = [one.name for one in view.models]
+    return {
+        "total": document.plain(view.total),
+        "models": document.plain(view.models),
+        "classes": document.plain(view.classes),
+        "namespaces": document.plain(scope.booked(view.namespaces, seen)),
+        "workloadTypes": document.plain(view.workload_types),
+        "nodes": _capped(_node_rows(view, models), _NODES),
+        "problems": problems(view, seen),
+        "waiting": _capped([document.plain(one) for one in _oldest(waiting)[:_FIRST]], _FIRST, of=len(waiting)),
+        "unknown": dict(view.unknown),
+        "unreadable": list(view.unreadable[:_FIRST]),
+    }
+
+
+def problems(view: join.View, seen: scope.Scope, most: int = _FIRST) -> JSON:
+    found = scope.problems(view.problems, seen)
+    return _capped([document.plain(one) for one in found[:most]], most, of=len(found)) | {
+        "hidden": len(view.problems) - len(found)
+    }
+
+
+def node(view: join.View, seen: scope.Scope, name: str) -> JSON | None:
+    found = next((one for one in view.nodes if one.name == name), None)
+    if found is None:
+        return None
+    cards = [one for one in view.cards if one.node == name]
+    return {
+        "node": document.plain(found),
+        "cards": _capped([_card(one, seen) for one in cards], _ROWS),
+        "problems": _about(view, seen, {f"node {name}", f"pool {names.POOL_PREFIX}{name}"}),
+    }
+
+
+def card(view: join.View, seen: scope.Scope, name: str) -> JSON | None:
+    """By its name or its UUID."""
+    wanted = name.lower()
+    found = next((one for one in view.cards if one.name == wanted or (one.uuid or "").lower() == wanted), None)
+    if found is None:
+        return None
+    return {"card": _card(found, seen), "problems": _about(view, seen, {f"card {found.name}"})}
+
+
+def pods(view: join.View, seen: scope.Scope, words: str = "") -> JSON:
+    """Those that wait come first, the longest waiting before the others."""
+    found = [one for one in scope.pods(view.pods, seen) if _matches(words, one.namespace, one.name, one.node)]
+    waiting = _oldest([one for one in found if one.waiting])
+    ordered = [*waiting, *(one for one in found if not one.waiting)]
+    return _capped([document.plain(one) for one in ordered[:_ROWS]], _ROWS, of=len(found))
+
+
+def pod(view: join.View, seen: scope.Scope, namespace: str, name: str) -> JSON | None:
+    if not seen.sees(namespace):
+        return None
+    found = next((one for one in view.pods if (one.namespace, one.name) == (namespace, name)), None)
+    if found is None:
+        return None
+    claims = [one for one in view.claims if one.namespace == namespace and one.name in found.claims]
+    about = {f"pod {namespace}/{name}", *(f"claim {namespace}/{one.name}" for one in claims)}
+    return {
+        "pod": document.plain(found),
+        "claims": [document.plain(one) for one in claims],
+        "problems": _about(view, seen, about),
+    }
+
+
+def search(view: join.View, seen: scope.Scope, words: str) -> JSON:
+    """Nodes, then cards, then pods, then claims that have the words in a name."""
+    found: list[JSON] = []
+    kinds: Sequence[tuple[str, Iterable[Any], Callable[[Any], tuple[str, ...]]]] = (
+        ("node", view.nodes, lambda one: (one.name,)),
+        ("card", view.cards, lambda one: (one.name, one.model or "", one.bus_id or "")),
+        ("pod", scope.pods(view.pods, seen), lambda one: (one.namespace, one.name)),
+        ("claim", (one for one in view.claims if seen.sees(one.namespace)), lambda one: (one.namespace, one.name)),
+    )
+    total = 0
+    for kind, items, texts in kinds:
+        for one in items:
+            if _matches(words, *texts(one)):
+                total += 1
+                if len(found) < _FOUND:
+                    found.append(_hit(kind, one))
+    return _capped(found, _FOUND, of=total)
+
+
+def level(card: picture.Card) -> str:
+    """The letter of a card in the heat map."""
+    match card.state:
+        case picture.State.BLOCKED:
+            return "B"
+        case picture.State.UNKNOWN:
+            return "U"
+        case picture.State.HELD:
+            return "T" if card.taints else _TENTHS[-1]
+    taken = booked(card)
+    return _TENTHS[min(9, max(1, int(taken * 10)))] if taken else _TENTHS[0]
+
+
+def booked(card: picture.Card) -> float:
+    """The share of the card that claims have: of its memory or its cores, whichever is more."""
+    free = card.free or {}
+    shares = [1 - free.get(name, 0) / card.capacity[name] for name in _COUNTED if card.capacity.get(name)]
+    return max(shares, default=0.0)
+
+
+def _card(found: picture.Card, seen: scope.Scope) -> JSON:
+    shown = None if found.free is None else round(booked(found), 4)
+    plain: JSON = document.plain(scope.card(found, seen))
+    return plain | {"booked": shown, "level": level(found)}
+
+
+def _node_rows(view: join.View, models: Sequence[str]) -> list[list[Any]]:
+    """Name, a letter a card, `y`, `n` or `?` for the node being ready and its driver answering, its models by number."""
+    cells: defaultdict[str, list[str]] = defaultdict(list)
+    for one in view.cards:
+        cells[one.node].append(level(one))
+    number = {name: index for index, name in enumerate(models)}
+    return [
+        [
+            one.name,
+            "".join(cells[one.name]),
+            _FLAGS[one.ready] + _FLAGS[one.driver],
+            [number[name] for name in one.models],
+        ]
+        for one in view.nodes
+    ]
+
+
+def _about(view: join.View, seen: scope.Scope, whom: set[str]) -> list[JSON]:
+    return [document.plain(one) for one in scope.problems(view.problems, seen) if one.about in whom]
+
+
+def _hit(kind: str, one: Any) -> JSON:
+    namespace = getattr(one, "namespace", "")
+    says = one.state if kind in ("card", "claim") else one.phase if kind == "pod" else ""
+    at = getattr(one, "node", "") or ", ".join(getattr(one, "cards", ()) if kind == "claim" else ())
+    pods_ = list(one.pods[:1]) if kind == "claim" else []
+    return {"kind": kind, "namespace": namespace, "name": one.name, "state": str(says), "at": at, "pods": pods_}
+
+
+def _oldest(found: list[picture.Pod]) -> list[picture.Pod]:
+    return sorted(found, key=lambda one: (one.waits_since, one.namespace, one.name))
+
+
+def _matches(words: str, *texts: str) -> bool:
+    """Every word is somewhere in the texts."""
+    text = " ".join(texts).lower()
+    return all(word in text for word in words.lower().split())
+
+
+def _capped(items: Sequence[Any], most: int, of: int | None = None) -> JSON:
+    total = len(items) if of is None else of
+    return {"items": list(items[:most]), "more": max(0, total - most)}

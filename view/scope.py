@@ -1,0 +1,54 @@
+"""What of the picture somebody may see: all numbers, and the names of the namespaces that are theirs.
+
+    picture + Scope --> the same picture, with the names of other namespaces left out
+
+What must stay true: numbers are those of the whole cluster for everybody, so that a card is as full for one reader as
+for the other; what is left out is counted or empty, and never looks as if it were not there.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from view import picture
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """`namespaces` whose claims and pods may be named; None for all."""
+
+    namespaces: frozenset[str] | None = None
+
+    def sees(self, namespace: str) -> bool:
+        return self.namespaces is None or namespace in self.namespaces
+
+
+def card(found: picture.Card, scope: Scope) -> picture.Card:
+    """A holder of another namespace keeps its amounts, its class and its time."""
+    if scope.namespaces is None:
+        return found
+    return dataclasses.replace(
+        found,
+        holders=tuple(_holder(one, scope) for one in found.holders),
+        observers=tuple(_holder(one, scope) for one in found.observers),
+    )
+
+
+def pods(found: Iterable[picture.Pod], scope: Scope) -> tuple[picture.Pod, ...]:
+    return tuple(one for one in found if scope.sees(one.namespace))
+
+
+def booked(found: Iterable[picture.Booked], scope: Scope) -> tuple[picture.Booked, ...]:
+    """Of sums by namespace, those that may be named."""
+    return tuple(one for one in found if scope.sees(one.name))
+
+
+def problems(found: Iterable[picture.Problem], scope: Scope) -> tuple[picture.Problem, ...]:
+    """Those of cards, nodes and classes are for everybody."""
+    return tuple(one for one in found if not one.namespace or scope.sees(one.namespace))
+
+
+def _holder(found: picture.Holder, scope: Scope) -> picture.Holder:
+    if scope.sees(found.namespace):
+        return found
+    return dataclasses.replace(found, namespace="", claim="", uid="", request="", pods=())
