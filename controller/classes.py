@@ -3,8 +3,8 @@
     Snapshot --> turn --> writes     a class that can be honoured: its DeviceClass as wanted, then its status
                                      one that asks for what is not built, or for a workload type that is taken:
                                      no DeviceClass, and a condition that says why
-                                     one that cannot be read, or that the API server refuses: nothing is touched,
-                                     and a condition says why
+                                     one that cannot be read, that the API server refuses, or whose CEL fails on
+                                     some card: nothing is touched, and a condition says why
 
 The DeviceClass has the class's name and is owned by it, so that it goes with it. One of that name that somebody else
 made is never touched. Every write carries uid and resourceVersion of what it was decided by. Nothing is written where
@@ -35,6 +35,7 @@ class Reason(enum.StrEnum):
     NOT_IMPLEMENTED = "NotImplemented"
     WORKLOAD_TYPE_TAKEN = "WorkloadTypeTaken"
     NAME_TAKEN = "NameTaken"
+    EXPRESSION_FAILS = "ExpressionFails"
     REFUSED = "Refused"
 
 
@@ -129,7 +130,7 @@ def _writes(
             ),
         )
     else:
-        reason, message = _judged(item, holders, refusal, remote_cards=now.remote_cards)
+        reason, message = _judged(item, holders, refusal, now)
     if reason is Reason.ACCEPTED and item.spec is not None:
         wanted = device_class(item, item.spec)
         if found is None:
@@ -160,11 +161,11 @@ def _holders(classes: tuple[snapshot.GPUClass, ...]) -> Mapping[str, str]:
 
 
 def _judged(
-    item: snapshot.GPUClass, holders: Mapping[str, str], refusal: Refusal | None, *, remote_cards: bool
+    item: snapshot.GPUClass, holders: Mapping[str, str], refusal: Refusal | None, now: snapshot.Snapshot
 ) -> tuple[Reason, str]:
     if item.spec is None:
         return Reason.INVALID, item.problem
-    if unbuilt := _unbuilt(item.spec, remote_cards=remote_cards):
+    if unbuilt := _unbuilt(item.spec, remote_cards=now.remote_cards):
         return Reason.NOT_IMPLEMENTED, unbuilt
     for workload_type in item.spec.workload_types:
         if (holder := holders[workload_type]) != item.name:
@@ -174,6 +175,8 @@ def _judged(
             )
     if refusal is not None and refusal.spec == device_class(item, item.spec)["spec"]:
         return Reason.REFUSED, refusal.message
+    if fails := matching.failing(item.spec, now):
+        return Reason.EXPRESSION_FAILS, fails
     return Reason.ACCEPTED, ""
 
 

@@ -3,6 +3,8 @@
 ClassSpec + Snapshot -> verdict -> the condition Matching, and the count in the class's status
 """
 
+from collections.abc import Sequence
+
 from api import names, v1alpha1
 from controller import selection, snapshot
 
@@ -16,24 +18,41 @@ def verdict(spec: v1alpha1.ClassSpec, now: snapshot.Snapshot) -> tuple[int, Verd
     there = {card: number for card, number in now.cards.items() if card.driver == driver}
     if lacking := _no_share(spec, share, now):
         return 0, ("False", *lacking)
-    if count := sum(selection.matching(spec.cards, there, share, driver=driver).values()):
-        limit = "; at most, since the expression is judged by kube-scheduler alone"
-        return count, ("True", "CardsFound", f"{count} matching" + (limit if spec.cards.expression else ""))
+    found = selection.judged(spec.cards, there, share, driver=driver)
+    if count := sum(found.matching.values()):
+        limit = f"; at most, since the expression was not judged: {found.unsure}" if found.unsure else ""
+        return count, ("True", "CardsFound", f"{count} matching{limit}")
     if not there:
         who = "no node publishes a card" if driver == names.LOCAL_DRIVER else "no RemotePool has a card"
         return 0, ("False", "NoMatchingCard", f"{who} of driver {driver}")
     known = sorted({card.product_name for card in there if card.product_name})
-    shown = ", ".join(known[:_NAMES_SHOWN]) + (" and others" if len(known) > _NAMES_SHOWN else "")
     return 0, (
         "False",
         "NoMatchingCard",
-        f"none of {sum(there.values())} cards matches; there are {shown or 'unnamed ones'}",
+        f"none of {sum(there.values())} cards matches; there are {_shown(known) or 'unnamed ones'}",
     )
+
+
+def failing(spec: v1alpha1.ClassSpec, now: snapshot.Snapshot) -> str:
+    """Why kube-scheduler would give up every pod of the class as soon as it looks at some card; empty where it would not."""
+    found = selection.judged(spec.cards, now.cards, selection.share(spec), driver=selection.driver(spec))
+    if not found.failing:
+        return ""
+    models = sorted({card.product_name or "unnamed" for card in found.failing})
+    return (
+        f"cards.expression cannot be judged on {sum(found.failing.values())} cards ({_shown(models)}): {found.why}; "
+        "kube-scheduler gives up a pod on all nodes when it meets such a card, so the text has to ask first whether an "
+        'attribute is there: "x" in device.attributes["domain"] && ...'
+    )
+
+
+def _shown(models: Sequence[str]) -> str:
+    return ", ".join(models[:_NAMES_SHOWN]) + (" and others" if len(models) > _NAMES_SHOWN else "")
 
 
 def _no_share(spec: v1alpha1.ClassSpec, share: v1alpha1.Share | None, now: snapshot.Snapshot) -> tuple[str, str] | None:
     """Why the cards that are there give no shares of the class: reason and message."""
-    cards = selection.matching(spec.cards, now.cards)
+    cards = selection.judged(spec.cards, now.cards).matching
     if share is None or not cards:
         return None
     count = f"{sum(cards.values())} cards match"
@@ -42,7 +61,7 @@ def _no_share(spec: v1alpha1.ClassSpec, share: v1alpha1.Share | None, now: snaps
             f"{count}, and none can be shared: their node drivers offer whole cards only, or the API server does not "
             "store that cards can be shared (Kubernetes 1.36, or the feature gate DRAConsumableCapacity before that)"
         )
-    if not selection.matching(spec.cards, now.cards, share):
+    if not selection.judged(spec.cards, now.cards, share).matching:
         limits = [name for name in ("memory", "cores") if getattr(share, name) is v1alpha1.Enforcement.REQUIRED]
         ways = ", ".join(rung.value for rung in share.accept)
         return "NoEnforcement", (

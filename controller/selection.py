@@ -1,8 +1,7 @@
-"""Which cards a class is made of, said twice: as CEL for kube-scheduler, and as a test of our own for the count.
+"""Which cards a class is made of: CEL for kube-scheduler, and what these very texts say of the cards that are there.
 
-Both sayings come from one reading of the spec (`_Wanted`), so they cannot differ. The user's own CEL text stands in a
-selector of its own: selectors are judged in order and all must hold, so that text meets only cards of this driver,
-and no stray parenthesis in it can lift the tests before it.
+The user's own CEL text stands in a selector of its own: selectors are judged in order and all must hold, so that text
+meets only cards of this driver, and no stray parenthesis in it can lift the tests before it.
 
 Every attribute is asked for before it is read: reading one that a card lacks is an error in CEL, and such an error
 stops the pod on all nodes.
@@ -11,16 +10,18 @@ stops the pod on all nodes.
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from api import names, quantity, v1alpha1
+import cel
+from api import errors, names, quantity, v1alpha1
 from controller import snapshot
 
 _DOMAIN = f'["{names.LOCAL_DRIVER}"]'
 _CARD = "gpu"
+_OWN_WORDS = (names.UUID, "pciBusID")
 _SPECIAL = re.compile(r"([\\.+*?()|\[\]{}^$])")
 
 
@@ -30,6 +31,19 @@ class _Wanted:
     memory: int | None
     held: tuple[tuple[str, tuple[str, ...]], ...]
     """Attributes that say what a card can hold shares to, and the words in them that will do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """`matching`: cards that the class has. `failing`: those that its expression cannot be judged on, and `why`.
+
+    `unsure`: why the expression was not judged at all; `matching` are then those that it may choose from.
+    """
+
+    matching: Mapping[snapshot.Card, int]
+    failing: Mapping[snapshot.Card, int] = field(default_factory=dict)
+    why: str = ""
+    unsure: str = ""
 
 
 def share(spec: v1alpha1.ClassSpec) -> v1alpha1.Share | None:
@@ -59,25 +73,40 @@ def selectors(
     return [{"cel": {"expression": text}} for text in texts]
 
 
-def matching(
+def judged(
     cards: v1alpha1.Cards,
     among: Mapping[snapshot.Card, int],
     share: v1alpha1.Share | None = None,
     *,
     driver: str = names.LOCAL_DRIVER,
-) -> dict[snapshot.Card, int]:
-    """The cards that the class matches; with an expression, at most these: that is judged by the scheduler alone."""
-    wanted = _wanted(cards, share)
-    return {card: count for card, count in among.items() if card.driver == driver and _matches(wanted, card)}
+) -> Judged:
+    """What the class's selectors say of these cards."""
+    first, *own = (one["cel"]["expression"] for one in selectors(cards, share, driver=driver))
+    found = {card: count for card, count in among.items() if _holds(first, card)}
+    if not own or not found:
+        return Judged(matching=found)
+    if any(word in own[0] for word in _OWN_WORDS):
+        return Judged(matching=found, unsure="it looks at what each card has for itself")
+    try:
+        program = cel.compile(own[0])
+    except errors.Invalid as error:
+        return Judged(matching=found, unsure=f"it cannot be judged here: {error}")
+    matching, failing, why = {}, {}, ""
+    for card, count in found.items():
+        try:
+            if program.matches(card.seen):
+                matching[card] = count
+        except cel.Failed as error:
+            failing[card] = count
+            why = why or str(error)
+    return Judged(matching=matching, failing=failing, why=why)
 
 
-def _matches(wanted: _Wanted, card: snapshot.Card) -> bool:
-    named = wanted.name_pattern is None or (
-        card.product_name is not None and re.fullmatch(wanted.name_pattern, card.product_name) is not None
-    )
-    large = wanted.memory is None or (card.memory is not None and card.memory >= wanted.memory)
-    holds = {names.MEMORY_ENFORCEMENT: card.memory_enforcement, names.CORES_ENFORCEMENT: card.cores_enforcement}
-    return card.type == _CARD and named and large and all(holds[name] in words for name, words in wanted.held)
+def _holds(text: str, card: snapshot.Card) -> bool:
+    try:
+        return cel.compile(text).matches(card.seen)
+    except errors.Invalid:  # a device that no text can be judged on, or globs beyond all measure
+        return False
 
 
 def _wanted(cards: v1alpha1.Cards, share: v1alpha1.Share | None) -> _Wanted:
@@ -93,7 +122,7 @@ def _wanted(cards: v1alpha1.Cards, share: v1alpha1.Share | None) -> _Wanted:
 
 
 def _pattern(glob: str) -> str:
-    """A glob in the regular expressions that RE2 and Python share."""
+    """A glob as a regular expression."""
     return _SPECIAL.sub(r"\\\1", glob).replace(r"\*", ".*").replace(r"\?", ".")
 
 

@@ -11,11 +11,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from api import errors, names, quantity, v1alpha1
+import cel
+from api import errors, names, v1alpha1
 from view import objects, reader
 
 JSON = Mapping[str, Any]
 T = TypeVar("T")
+_OWN = frozenset((names.UUID, f"{names.LOCAL_DRIVER}/{names.UUID}", names.PCI_BUS_ID))
+"""What each card has for itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +51,18 @@ class DeviceClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A kind of device of our driver, as far as classes look at it. What the slice does not say is None."""
+    """A kind of device of our drivers: `seen` is what CEL texts see of it, but for what tells one card from the next."""
 
-    type: str | None
+    seen: cel.Device
     product_name: str | None
-    memory: int | None
-    shareable: bool = False
-    memory_enforcement: str = "none"
-    cores_enforcement: str = "none"
-    driver: str = names.LOCAL_DRIVER
+
+    @property
+    def driver(self) -> str:
+        return self.seen.driver
+
+    @property
+    def shareable(self) -> bool:
+        return self.seen.shared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,17 +160,8 @@ def _current(slices: tuple[Slice, ...]) -> Mapping[Card, int]:
 
 
 def _card(device: JSON, driver: str) -> Card:
-    attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
-    memory = _own(capacity, names.MEMORY).get("value")
-    return Card(
-        type=_own(attributes, names.TYPE).get("string"),
-        product_name=_own(attributes, names.PRODUCT_NAME).get("string"),
-        memory=None if memory is None else int(quantity.parse(memory)),
-        shareable=bool(device.get("allowMultipleAllocations")),
-        memory_enforcement=_own(attributes, names.MEMORY_ENFORCEMENT).get("string", "none"),
-        cores_enforcement=_own(attributes, names.CORES_ENFORCEMENT).get("string", "none"),
-        driver=driver,
-    )
+    attributes = device.get("attributes") or {}
+    return Card(seen=cel.device(device, driver, _OWN), product_name=_own(attributes, names.PRODUCT_NAME).get("string"))
 
 
 def _own(entries: JSON, name: str) -> JSON:

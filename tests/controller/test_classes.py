@@ -175,7 +175,21 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
         (
             (objects.a_slice(objects.a_device("gpu-1")),),
             {"expression": "false"},
-            ("True", "CardsFound", "1 matching; at most, since the expression is judged by kube-scheduler alone"),
+            ("False", "NoMatchingCard", "none of 1 cards matches; there are NVIDIA L40S"),
+        ),
+        (
+            (objects.a_slice(objects.a_device("gpu-1"), objects.a_device("gpu-2", product="NVIDIA T4")),),
+            {"expression": 'device.attributes["gpu.elasticgpu.io"].productName.endsWith("T4")'},
+            ("True", "CardsFound", "1 matching"),
+        ),
+        (
+            (objects.a_slice(objects.a_device("gpu-1")),),
+            {"expression": 'device.attributes["gpu.elasticgpu.io"].uuid == "GPU-1"'},
+            (
+                "True",
+                "CardsFound",
+                "1 matching; at most, since the expression was not judged: it looks at what each card has for itself",
+            ),
         ),
     ],
 )
@@ -306,6 +320,34 @@ def test_a_refused_change_leaves_the_former_device_class_in_place() -> None:
     assert _conditions(write)["Ready"][:2] == ("False", "Refused")
     assert isinstance(write, classes.Report)
     assert write.body["status"]["deviceClass"] == objects.NAME
+
+
+FAILS = {"expression": 'device.attributes["gpu.elasticgpu.io"].brand == "Tesla"'}
+FAILING = (
+    "cards.expression cannot be judged on 1 cards (NVIDIA L40S): no such key: brand; kube-scheduler gives up a pod on all "
+    'nodes when it meets such a card, so the text has to ask first whether an attribute is there: "x" in '
+    'device.attributes["domain"] && ...'
+)
+
+
+def test_an_expression_that_fails_on_some_card_is_not_applied_and_the_condition_says_where_and_why() -> None:
+    # kubernetes/kubernetes: an evaluation error on one device stops the pod on every node
+    [write] = _turn(objects.a_class(cards=FAILS), slices=(objects.a_slice(objects.a_device("gpu-1")),))
+    assert _conditions(write)["Accepted"] == _conditions(write)["Ready"] == ("False", "ExpressionFails", FAILING)
+
+
+def test_a_card_that_comes_later_and_fails_an_expression_is_told_and_leaves_the_device_class_in_place() -> None:
+    data = objects.a_class(cards=FAILS)
+    [write] = _turn(data, device_classes=(_made(data),), slices=(objects.a_slice(objects.a_device("gpu-1")),))
+    assert isinstance(write, classes.Report)
+    assert _conditions(write)["Ready"][:2] == ("False", "ExpressionFails")
+    assert write.body["status"]["deviceClass"] == objects.NAME
+
+
+def test_a_card_that_the_rest_of_the_class_leaves_out_cannot_make_its_expression_fail() -> None:
+    cards = FAILS | {"productNames": ["*H100*"]}
+    [write] = _turn(objects.a_class(cards=cards), slices=(objects.a_slice(objects.a_device("gpu-1")),))
+    assert isinstance(write, classes.Create)
 
 
 def test_a_class_with_a_field_of_a_newer_release_is_not_guessed_at() -> None:

@@ -1,17 +1,19 @@
-"""One selection, said as CEL and as a test of our own."""
+"""Which cards a class is made of, by its CEL texts."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from api import v1alpha1
 from controller import selection, snapshot
+from tests.controller import objects
 
 CARDS: tuple[dict[str, Any], ...] = (
-    {"product_name": "NVIDIA L40S", "memory": 48 << 30},
-    {"product_name": "NVIDIA A100-SXM4-80GB (PCIe)", "memory": 80 << 30},
-    {"product_name": None, "memory": None},
+    {"product": "NVIDIA L40S", "memory": "48Gi"},
+    {"product": "NVIDIA A100-SXM4-80GB (PCIe)", "memory": "80Gi"},
+    {"product": None, "memory": None},
 )
 
 
@@ -19,12 +21,16 @@ def _cards(**wanted: Any) -> v1alpha1.Cards:
     return v1alpha1.decode_class({"spec": {"backend": "Whole", "cards": wanted}}, "class c").cards
 
 
-def _among(type_: str | None = "gpu") -> dict[snapshot.Card, int]:
-    return {snapshot.Card(type=type_, **card): 1 for card in CARDS}
+def _seen(*cards: dict[str, Any]) -> Mapping[snapshot.Card, int]:
+    return snapshot.slice_(objects.a_slice(*(objects.a_device("gpu-1", **card) for card in cards))).cards
 
 
-def _count(cards: v1alpha1.Cards, among: dict[snapshot.Card, int], share: v1alpha1.Share | None = None) -> int:
-    return sum(selection.matching(cards, among, share).values())
+def _among(type_: str = "gpu") -> Mapping[snapshot.Card, int]:
+    return _seen(*({"type": type_} | card for card in CARDS))
+
+
+def _count(cards: v1alpha1.Cards, among: Mapping[snapshot.Card, int], share: v1alpha1.Share | None = None) -> int:
+    return sum(selection.judged(cards, among, share).matching.values())
 
 
 HEAD = (
@@ -82,7 +88,6 @@ def test_cards_are_counted_by_name_and_memory(wanted: dict[str, Any], count: int
 
 def test_a_device_that_is_no_whole_card_is_not_counted() -> None:
     assert _count(_cards(), _among("mig")) == 0
-    assert _count(_cards(), _among(None)) == 0
 
 
 @pytest.mark.parametrize("glob", ['a"b', "a\\b", "a.b+c(d)|e[f]{g}^$", "per%cent"])
@@ -91,8 +96,7 @@ def test_special_characters_of_a_glob_stay_themselves_in_cel(glob: str) -> None:
     literal = selector["cel"]["expression"].partition(".matches(")[2].removesuffix(")")
     pattern = json.loads(literal)
     assert pattern.startswith("^(?:")
-    card = snapshot.Card(type="gpu", product_name=glob, memory=None)
-    assert _count(_cards(productNames=[glob]), {card: 3}) == 3
+    assert _count(_cards(productNames=[glob]), _seen(*[{"product": glob}] * 3)) == 3
 
 
 REQUIRED, BEST_EFFORT = v1alpha1.Enforcement
@@ -105,13 +109,43 @@ def test_a_class_of_shares_takes_only_cards_that_hold_what_it_requires() -> None
         ' && "memoryEnforcement" in device.attributes["gpu.elasticgpu.io"]'
         ' && device.attributes["gpu.elasticgpu.io"].memoryEnforcement in ["mps","hami"]'
     )
-    among = {
-        snapshot.Card(type="gpu", product_name=None, memory=None, memory_enforcement=word): 1
-        for word in ("none", "driver", "mps", "hami")
-    }
+    among = _seen(*({"memoryEnforcement": word} for word in ("none", "driver", "mps", "hami")))
     assert _count(_cards(), among, share) == 2
 
 
 def test_best_effort_takes_every_card() -> None:
     share = v1alpha1.Share(memory=BEST_EFFORT, cores=BEST_EFFORT)
     assert selection.selectors(_cards(), share) == [{"cel": {"expression": HEAD}}]
+
+
+OWN = 'device.attributes["gpu.elasticgpu.io"]'
+
+
+def test_the_users_expression_is_judged_on_the_cards_that_the_rest_of_the_class_takes() -> None:
+    judged = selection.judged(
+        _cards(productNames=["NVIDIA*"], expression=f'{OWN}.productName.contains("L40S")'), _among()
+    )
+    assert (sum(judged.matching.values()), judged.failing, judged.unsure) == (1, {}, "")
+
+
+def test_cards_that_the_users_expression_cannot_be_judged_on_are_told_apart_from_others() -> None:
+    judged = selection.judged(_cards(expression=f'{OWN}.productName.contains("L40S")'), _among())
+    assert [card.product_name for card in judged.failing] == [None]
+    assert judged.why == "no such key: productName"
+    assert sum(judged.matching.values()) == 1
+
+
+def test_an_expression_about_single_cards_is_not_judged_on_kinds_of_them() -> None:
+    judged = selection.judged(_cards(expression=f'{OWN}.uuid == "GPU-1"'), _among())
+    assert sum(judged.matching.values()) == 3
+    assert judged.unsure == "it looks at what each card has for itself"
+
+
+def test_cards_that_differ_in_nothing_but_uuid_and_address_are_one_kind() -> None:
+    devices = [objects.a_device(f"gpu-{number}") for number in (1, 2)]
+    for number, device in enumerate(devices):
+        device["attributes"] |= {
+            "uuid": {"string": f"GPU-{number}"},
+            "resource.kubernetes.io/pciBusID": {"string": f"0000:{number}:00.0"},
+        }
+    assert list(snapshot.slice_(objects.a_slice(*devices)).cards.values()) == [2]
