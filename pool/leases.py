@@ -22,6 +22,8 @@ from api import lease
 TOMBSTONE_MS = 24 * 3600 * 1000
 """How long an ended or cancelled key is remembered: longer than any call can be under way."""
 _MOST_TEXT = 253
+_TOKENS_A_START = 1000
+"""Tokens begin with the incarnation, so that they grow also where the state was lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +102,7 @@ def attach(
         raise lease.Refused(lease.Kind.HELD, text, holder)
     if withheld[request.device]:
         raise lease.Refused(lease.Kind.WITHHELD, f"{request.device}: {withheld[request.device]}")
-    token = table.tokens.get(request.device, 0) + 1
+    token = max(table.tokens.get(request.device, 0), table.incarnation * _TOKENS_A_START) + 1
     made = lease.Lease(
         id=lease.lease_id(request.cluster, request.key),
         key=request.key,
@@ -331,12 +333,13 @@ def due_ms(table: Table) -> int | None:
     return min(times, default=None)
 
 
-def restart(table: Table, now: int) -> Table:
+def restart(table: Table, now: int, started_s: int) -> Table:
     """The pool starts anew: all servers are dead. What was attached is lost; what was to be attached starts again.
 
-    Their time begins anew too: nobody could renew while the pool was away.
+    Their time begins anew too: nobody could renew while the pool was away. `started_s` is any number that grows from
+    start to start, such as the time: where the state was lost, tokens and incarnations grow by it.
     """
-    table = replace(table, incarnation=table.incarnation + 1)
+    table = replace(table, incarnation=max(table.incarnation + 1, started_s))
     for id_ in table.holders.values():
         found = table.leases[id_]
         fresh = replace(found, expires_ms=now + found.ttl_ms, attach_by_ms=now + found.within_ms)

@@ -262,13 +262,19 @@ def test_a_restart_loses_what_was_attached_and_starts_again_what_was_not() -> No
     """Row 13."""
     table, made = attached()
     table, waiting = attach(table, a_request("k2", device="gpu-b"))
-    table = leases.restart(table, 50)
+    table = leases.restart(table, 50, 0)
     assert table.incarnation == 1
     assert table.leases[made.id].state is lease.State.LOST
     assert table.leases[waiting.id].state is lease.State.ATTACHING
     assert table.leases[made.id].created_ms == 0
     table = leases.attached(table, waiting.id)
     assert table.leases[waiting.id].server_incarnation == 1
+
+
+def test_tokens_grow_also_where_the_state_was_lost() -> None:
+    _, made = attach(leases.restart(leases.Table(), 0, 1_700_000_000))
+    _, later = attach(leases.restart(leases.Table(), 0, 1_700_000_001))
+    assert later.token > made.token
 
 
 def test_a_late_fence_ends_no_newer_lease() -> None:
@@ -386,7 +392,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        self.table = leases.restart(leases.rebuilt(self.table), self.now)
+        self.table = leases.restart(leases.rebuilt(self.table), self.now, 0)
 
     @invariant()
     def one_holder_a_device(self) -> None:

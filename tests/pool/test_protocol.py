@@ -117,7 +117,7 @@ def work(world: World) -> Iterator[World]:
 
 def crash(world: World) -> World:
     """The host's servers end with the agent; the table comes back from its disk."""
-    table = leases.restart(leases.rebuilt(replace(world.table, holders={})), world.now)
+    table = leases.restart(leases.rebuilt(replace(world.table, holders={})), world.now, 0)
     return replace(world, server="", table=table, crashes=world.crashes + 1)
 
 

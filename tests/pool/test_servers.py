@@ -1,0 +1,147 @@
+"""Servers for real: processes in namespaces of their own. Needs root."""
+
+import asyncio
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api import errors
+from pool import servers
+
+FAKE = Path(servers.__file__).with_name("fakeserver.py")
+PLAN = servers.Plan(
+    lease="lease-a",
+    command=("python3", str(FAKE), "7000"),
+    environment={"CUDA_VISIBLE_DEVICES": "GPU-a"},
+    uid=64001,
+    port=7000,
+    ready_within_s=20,
+)
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Iterator[int]:
+    fd = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+    yield fd
+    os.close(fd)
+
+
+@contextlib.asynccontextmanager
+async def started(lock: int, plan: servers.Plan = PLAN) -> AsyncIterator[servers.Server]:
+    server = await servers.Servers(lock=lock, cgroup=None).start(plan)
+    try:
+        yield server
+    finally:
+        await server.end(10)
+
+
+async def ask(server: servers.Server, **call: Any) -> dict[str, Any]:
+    reader, writer = await server.connect()
+    writer.write(json.dumps(call).encode() + b"\n")
+    told: dict[str, Any] = json.loads(await reader.readline())
+    writer.close()
+    await writer.wait_closed()
+    return told
+
+
+def alive(uid: int) -> list[str]:
+    """Commands of the processes of a user, from the kernel's list."""
+    found = []
+    for path in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if path.name.isdecimal() and path.stat().st_uid == uid:
+                found.append((path / "cmdline").read_text())
+    return found
+
+
+async def test_a_server_runs_as_a_user_of_its_own_with_its_card_and_no_other_variable(lock: int) -> None:
+    async with started(lock) as server:
+        told = await ask(server, say="hello")
+    assert (told["said"], told["pid"], told["uid"], told["card"]) == ("hello", 1, 64001, "GPU-a")
+    assert set(told["variables"]) <= {"CUDA_VISIBLE_DEVICES", "LC_CTYPE", "PATH"}
+
+
+async def test_nobody_on_the_host_reaches_the_server_but_through_the_agent(lock: int) -> None:
+    async with started(lock) as server:
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", 7000)
+        assert (await ask(server, say=1))["said"] == 1
+
+
+async def test_two_servers_on_the_same_port_do_not_meet(lock: int) -> None:
+    async with started(lock) as one, started(lock, replace(PLAN, lease="lease-b", uid=64002)) as other:
+        assert [(await ask(server, say=1))["uid"] for server in (one, other)] == [64001, 64002]
+
+
+async def test_a_server_ends_with_all_that_it_started(lock: int) -> None:
+    """lupine PR#508, LMCache#4014: what a client leaves behind must not keep the card."""
+    async with started(lock) as server:
+        assert len((await ask(server, fork=3))["children"]) == 3
+        assert len(alive(64001)) == 4
+    assert alive(64001) == []
+
+
+async def test_a_server_that_dies_takes_its_children_along_and_says_how(lock: int) -> None:
+    async with started(lock) as server:
+        await ask(server, fork=2)
+        _, writer = await server.connect()
+        writer.write(b'{"die": 7}\n')
+        assert await server.ended() == "the server ended with status 7"
+        assert alive(64001) == []
+        writer.close()
+
+
+async def test_a_server_that_cannot_start_says_why_and_leaves_nothing(lock: int) -> None:
+    with pytest.raises(errors.Unavailable, match=r"status 125: /nowhere: .*No such file"):
+        await servers.Servers(lock=lock, cgroup=None).start(replace(PLAN, command=("/nowhere",)))
+    with pytest.raises(errors.Unavailable, match="status 3: too bad"):
+        await servers.Servers(lock=lock, cgroup=None).start(
+            replace(PLAN, command=("/bin/sh", "-c", "echo too bad >&2; exit 3"))
+        )
+
+
+async def test_a_server_that_never_listens_is_ended(lock: int) -> None:
+    plan = replace(PLAN, command=("/bin/sleep", "3600"), ready_within_s=0.3)
+    with pytest.raises(errors.Unavailable, match=r"does not listen on port 7000 within 0\.3 s"):
+        await servers.Servers(lock=lock, cgroup=None).start(plan)
+    assert alive(64001) == []
+
+
+AGENT = """
+import asyncio, os, sys
+from pool import servers
+from tests_plan import PLAN
+async def main():
+    lock = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+    server = await servers.Servers(lock=lock, cgroup=None).start(PLAN)
+    print(server.pid, flush=True)
+    await asyncio.sleep(3600)
+asyncio.run(main())
+"""
+
+
+async def test_an_agent_that_is_killed_leaves_no_server(tmp_path: Path) -> None:
+    fields = {name: getattr(PLAN, name) for name in PLAN.__slots__}
+    (tmp_path / "tests_plan.py").write_text(f"from pool import servers\nPLAN = servers.Plan(**{fields!r})\n")
+    root = str(FAKE.parents[1])
+    agent = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", AGENT, str(tmp_path / "lock")),
+        env={"PYTHONPATH": f"{root}:{tmp_path}"},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert agent.stdout is not None
+    tree = os.pidfd_open(int(await agent.stdout.readline()))
+    agent.send_signal(signal.SIGKILL)
+    await agent.wait()
+    await asyncio.wait_for(asyncio.to_thread(select.select, [tree], [], []), 20)
+    os.close(tree)
+    assert alive(64001) == []
