@@ -1,4 +1,5 @@
-# One image for the node driver (egpu-node), the controller (egpu-controller) and the webhook (egpu-webhook).
+# One image for the node driver (egpu-node), the controller (egpu-controller), the webhook
+# (egpu-webhook) and the agent of remote cards (egpu-pool).
 #
 # It installs from dist/wheels alone, so that the build needs no network and holds exactly what was put there:
 #   python3 -m pip wheel --wheel-dir dist/wheels . pip
@@ -18,7 +19,7 @@ RUN python3 -m compileall -q -j 1 --invalidation-mode unchecked-hash /opt/elasti
 
 FROM ${BASE}
 LABEL org.opencontainers.image.title="elastic-gpu" \
-      org.opencontainers.image.description="Node driver, controller and webhook of Elastic GPU, a Kubernetes DRA driver" \
+      org.opencontainers.image.description="Node driver, controller, webhook and pool agent of Elastic GPU, a Kubernetes DRA driver" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=install /opt/elastic-gpu /opt/elastic-gpu
 ENV PATH=/opt/elastic-gpu/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \

@@ -116,6 +116,10 @@ class NVML:
         except (pynvml.NVMLError, TimeoutError) as error:
             raise CardError(f"card {uuid}: {error}", kind=_kind(error)) from error
 
+    async def left_on(self, card: inv.CardUUID) -> str | None:
+        """What is on a card that nobody should have: processes, memory in use. None: nothing."""
+        return await self._ask_card(card, lambda: nvmlcalls.left_on(card), "what is left on it")
+
     async def memory_limit(self, card: inv.CardUUID, group: Path) -> int | None:
         """How many bytes of the card this control group may have; None: it has no limit of its own."""
         return await self._ask_card(card, lambda: nvmlcalls.memory_limit(card, str(group)), f"limit of {group}")

@@ -27,6 +27,8 @@ _UNTOLD = (
     pynvml.NVML_ERROR_NO_DATA,
 )
 """Answers of a card that is well but does not tell."""
+_IDLE_BYTES = 64 << 20
+"""What an idle card may show as used."""
 
 
 def system_facts() -> tuple[str, str | None, int]:
@@ -81,6 +83,22 @@ def compute_mode(uuid: str) -> int:
 
 def set_compute_mode(uuid: str, mode: int) -> None:
     pynvml.nvmlDeviceSetComputeMode(pynvml.nvmlDeviceGetHandleByUUID(uuid), mode)
+
+
+def left_on(uuid: inv.CardUUID) -> str | None:
+    """Processes, or memory beside what the driver keeps for itself. A card that does not tell of one is judged by the other."""
+    handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+    found: set[int] = set()
+    for ask in (pynvml.nvmlDeviceGetComputeRunningProcesses_v3, pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3):
+        try:
+            found |= {process.pid for process in ask(handle)}
+        except pynvml.NVMLError as error:
+            if error.value not in _UNTOLD:
+                raise
+    if found:
+        return f"processes {', '.join(map(str, sorted(found)))} are on the card"
+    used = int(pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2).used)
+    return f"{used >> 20} MiB of the card are in use by no process" if used > _IDLE_BYTES else None
 
 
 def memory_limit(uuid: str, group: str) -> int | None:

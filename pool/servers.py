@@ -109,6 +109,23 @@ class Servers:
 
     async def start(self, plan: Plan) -> Server:
         """Returns when it listens. Raises Unavailable where it does not come up, and then nothing of it is left."""
+        spawning = asyncio.create_task(self._spawn(plan), name=f"start of {plan.lease}")
+        try:
+            server = await asyncio.shield(spawning)
+        except asyncio.CancelledError:
+            await asyncio.wait({spawning})
+            if spawning.exception() is None:
+                await spawning.result().end(plan.ready_within_s)
+            raise
+        try:
+            await self._listening(server, plan)
+        except BaseException:
+            with contextlib.suppress(errors.Unavailable):
+                await server.end(plan.ready_within_s)
+            raise
+        return server
+
+    async def _spawn(self, plan: Plan) -> Server:
         receive, send = os.pipe()
         given = {
             "command": plan.command,
@@ -132,14 +149,7 @@ class Servers:
             os.close(send)
         told = await _line(receive)
         pidfd, network = _open(int(told)) if told else (-1, -1)
-        server = Server(plan, process, int(told or 0), pidfd, network)
-        try:
-            await self._listening(server, plan)
-        except BaseException:
-            with contextlib.suppress(errors.Unavailable):
-                await server.end(plan.ready_within_s)
-            raise
-        return server
+        return Server(plan, process, int(told or 0), pidfd, network)
 
     async def _listening(self, server: Server, plan: Plan) -> None:
         end = asyncio.create_task(server.ended(), name=f"end of {plan.lease}")

@@ -27,6 +27,8 @@ VIOLATIONS = {
     "controller": ("controller/snapshot.py", "import driver.inventory"),
     "pool": ("pool/leases.py", "import driver.plan"),
     "webhook": ("webhook/known.py", "import controller.classes"),
+    "pool-grpc": ("pool/agent.py", "import grpc"),
+    "way-pool": ("pool/leases.py", "import pool.agent"),
     "cli": ("cli/queries.py", "import asyncio"),
     "cel": ("cel/values.py", "import api.v1alpha1"),
     "picture": ("view/picture.py", "import api.v1alpha1"),
