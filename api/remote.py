@@ -94,7 +94,7 @@ class PoolStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     devices: How many cards it lists.
     leases: How many of them this cluster holds.
     pool_id: What the pool calls itself.
-    conditions: Reachable (it answers), Published (its cards are offered).
+    conditions: Reachable (it answers).
     """
 
     devices: int = 0

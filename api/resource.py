@@ -68,7 +68,8 @@ class Device:
     """One device as a slice lists it. `capacity` in whole units (bytes, percent).
 
     `shareable`: several claims may have a part of it each. `policies` say of which capacity; one without a policy is
-    taken whole by the first claim that does not name it.
+    taken whole by the first claim that does not name it. `conditions`: kube-scheduler binds a pod when the claim's status
+    has them, and gives the choice up when it has one of `failures`; an allocation names one node then.
     """
 
     name: str
@@ -77,6 +78,8 @@ class Device:
     taints: tuple[Taint, ...] = ()
     shareable: bool = False
     policies: tuple[tuple[str, RequestPolicy], ...] = ()
+    conditions: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         out: dict[str, Any] = {"name": self.name}
@@ -90,15 +93,33 @@ class Device:
                 out["capacity"][key]["requestPolicy"] = policy.to_json()
         if self.taints:
             out["taints"] = [taint.to_json() for taint in self.taints]
+        if self.conditions:
+            out |= {"bindsToNode": True, "bindingConditions": list(self.conditions)}
+            out["bindingFailureConditions"] = list(self.failures)
         return out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The object, in no namespace, with which slices go."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """All devices of one pool, in the order in which an allocator shall try them."""
+    """All devices of one pool, in the order in which an allocator shall try them.
+
+    Of a pool that is no node's: `labels` of the nodes that may use it (none: all), and its `owner`.
+    """
 
     name: str
     devices: tuple[Device, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    owner: Owner | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +133,8 @@ class Result:
     admin_access: bool = False
     share_id: str = ""
     consumed_capacity: tuple[tuple[str, str], ...] = ()
+    conditions: tuple[str, ...] = ()
+    """The binding conditions that it was allocated with."""
 
     @property
     def base_request(self) -> str:
@@ -145,6 +168,10 @@ class Claim:
     resource_version: str = ""
     reserved_for: tuple[tuple[str, str], ...] = ()
     """(name, uid) of the pods that may use it."""
+    allocated_at: str = ""
+    """The time of the allocation, where the server keeps one."""
+    node: str = ""
+    """The one node that the allocation is good for, where it is one."""
 
     def of_driver(self, driver: str) -> tuple[Result, ...]:
         """A claim may mix devices of several drivers (NV PR#435): only these are ours."""
@@ -178,6 +205,8 @@ def claim(data: JSON) -> Claim:
                 for item in status.get("reservedFor") or ()
                 if item.get("resource") == "pods" and not item.get("apiGroup")
             ),
+            allocated_at=allocation.get("allocationTimestamp") or "",
+            node=_node(allocation.get("nodeSelector")),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise errors.Invalid(f"the API server's ResourceClaim has an unexpected shape: {error!r}") from error
@@ -197,7 +226,17 @@ def _result(item: JSON) -> Result:
         admin_access=bool(item.get("adminAccess")),
         share_id=item.get("shareID") or "",
         consumed_capacity=tuple(sorted((item.get("consumedCapacity") or {}).items())),
+        conditions=tuple(item.get("bindingConditions") or ()),
     )
+
+
+def _node(selector: JSON | None) -> str:
+    """The name in a selector of the form that one node has; else nothing."""
+    match (selector or {}).get("nodeSelectorTerms"):
+        case [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [str() as name]}]}]:
+            return name
+        case _:
+            return ""
 
 
 def _config(item: JSON) -> Config:

@@ -2,7 +2,7 @@
 
     settings --> API server --> Watcher (every replica watches)
                             --> Observer --> the picture of cards and holders
-                            --> Election --> Reconciler, Recorder, Translator (one replica writes)
+                            --> Election --> Reconciler, Recorder, Translator, Remotes (one replica writes)
                             --> open port: /healthz, /readyz, /metrics
                             --> the page's port, where it is served
 
@@ -24,7 +24,20 @@ from typing import Any
 import structlog
 
 from api import errors
-from controller import desk, metrics, observer, reconciler, recorder, reviewer, settings, translator, watcher, web
+from controller import (
+    desk,
+    metrics,
+    observer,
+    reconciler,
+    recorder,
+    remotes,
+    remotewatcher,
+    reviewer,
+    settings,
+    translator,
+    watcher,
+    web,
+)
 from kube import apiserver, election, program
 
 _LEASE = "elastic-gpu-controller"
@@ -35,7 +48,7 @@ _log = structlog.get_logger("controller")
 async def serve(api: apiserver.APIServer, given: settings.Settings) -> None:
     """Works until it is cancelled."""
     series = metrics.Metrics()
-    watch = watcher.Watcher(api)
+    watch = watcher.Watcher(api, remote=given.remote)
     look = observer.Observer(api, watch)
     writer = reconciler.Reconciler(api, watch, series, _clock)
     record = recorder.Recorder(api, look, series, _clock)
@@ -43,6 +56,9 @@ async def serve(api: apiserver.APIServer, given: settings.Settings) -> None:
     if given.translate:
         writers.append(translator.Translator(api, series, _clock).run)
     leader = election.Election(api, given.namespace, _LEASE, given.pod_name)
+    far = remotewatcher.RemoteWatcher(api) if given.remote else None
+    if far is not None:
+        writers.append(lambda: remotes.Remotes(api, far, series, _clock, given, leader.epoch).run())
     front = desk.Desk(look, reviewer.Reviewer(api), _clock)
     open_port = web.operations(series.registry, series.named, watch.missing, front)
     async with (
@@ -54,6 +70,8 @@ async def serve(api: apiserver.APIServer, given: settings.Settings) -> None:
         _log.info("started", version=program.version(), settings=told, port=port, page=page_port)
         group.create_task(watch.run(series.show), name="watch")
         group.create_task(look.run(series.see), name="observe")
+        if far is not None:
+            group.create_task(far.run(), name="watch remote")
         group.create_task(leader.lead(lambda: _all(writers)), name="lead")
 
 

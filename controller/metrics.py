@@ -5,6 +5,7 @@ the start; sums exist once they are known, for unknown is not 0. Series that nam
 for those who may know the names.
 """
 
+import contextlib
 from collections.abc import Iterator
 
 import prometheus_client
@@ -16,6 +17,7 @@ from controller import observer, snapshot
 from view import join, picture, problems
 
 _WRITES = ("Create", "Change", "Delete", "Report", "Apply", "Remove", "TemplateCreate", "TemplateDelete")
+_ACTIONS = ("Intend", "Attach", "Move", "Tell", "Detach", "Forget")
 _OUTCOMES = ("done", "conflict", "refused", "failed")
 _PREFIX = names.METRIC_PREFIX + "controller_"
 _SEEN = tuple(kind for kind in problems.Kind if kind not in (problems.Kind.CLASS_NOT_READY, problems.Kind.CLASS_EMPTY))
@@ -44,10 +46,27 @@ class Metrics:
         self._writes = prometheus_client.Counter(
             _PREFIX + "writes", "Writes to the API server.", ["write", "outcome"], registry=self.registry
         )
+        self._actions = prometheus_client.Counter(
+            _PREFIX + "remote_actions",
+            "What was done for remote cards, with pools and the API server.",
+            ["action", "outcome"],
+            registry=self.registry,
+        )
+        self._reachable = prometheus_client.Gauge(
+            _PREFIX + "remote_pool_reachable", "1 while the pool answers.", ["pool"], registry=self.registry
+        )
+        self.remote_dropped = prometheus_client.Gauge(
+            _PREFIX + "remote_dropped_fields",
+            "Fields of remote slices that the API server does not store; without bindingConditions the node attaches.",
+            registry=self.registry,
+        )
         self._sums = _Sums()
         self._spaces = _Spaces()
         self.registry.register(self._sums)
         self.named.register(self._spaces)
+        for action in _ACTIONS:
+            for outcome in _OUTCOMES:
+                self._actions.labels(action, outcome)
         for write in _WRITES:
             for outcome in _OUTCOMES:
                 self._writes.labels(write, outcome)
@@ -69,6 +88,17 @@ class Metrics:
 
     def wrote(self, write: str, outcome: str) -> None:
         self._writes.labels(write, outcome).inc()
+
+    def acted(self, action: str, outcome: str) -> None:
+        self._actions.labels(action, outcome).inc()
+
+    def reached(self, pool: str, *, answers: bool | None) -> None:
+        """None: the pool is no more."""
+        if answers is not None:
+            self._reachable.labels(pool).set(answers)
+        else:
+            with contextlib.suppress(KeyError):
+                self._reachable.remove(pool)
 
 
 class _Sums(Collector):

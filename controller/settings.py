@@ -26,6 +26,7 @@ class Settings:
         offered a card. Empty: all nodes.
     remote_binding_s: Seconds that kube-scheduler waits for a card (bindingTimeout of DynamicResourcesArgs). The controller
         gives up a minute before. Default 600.
+    remote_fresh_s: Seconds after which a pool that has not answered gets no new pods: its cards are tainted. Default 60.
     page: Where the web page is served; it is shown to nobody whom the API server does not know. "none"; "local": on
         127.0.0.1 of the pod, for kubectl port-forward; "tls": on all addresses; "plain": the same without TLS, where
         an ingress or a mesh encrypts what runs between it and the pod. Default "local".
@@ -43,6 +44,7 @@ class Settings:
     remote_credentials: str = "/etc/elastic-gpu/pool"
     remote_nodes: str = ""
     remote_binding_s: int = 600
+    remote_fresh_s: int = 60
     page: str = "local"
     page_port: int = 8081
     page_tls: str = ""
@@ -60,11 +62,13 @@ def read(environment: Mapping[str, str]) -> Settings:
     translate = given["translate"].lower()
     if translate not in {"", "true", "false"}:
         raise errors.Invalid(f"EGPU_TRANSLATE is {translate!r}; it is true or false")
-    remote, binding = given["remote"].lower(), given["remote_binding_s"] or str(default.remote_binding_s)
+    remote = given["remote"].lower()
     if remote not in {"", "true", "false"}:
         raise errors.Invalid(f"EGPU_REMOTE is {remote!r}; it is true or false")
-    if not binding.isdecimal() or int(binding) <= 0:
-        raise errors.Invalid(f"EGPU_REMOTE_BINDING_S is {binding!r}; it is a number of seconds above 0")
+    seconds = {name: given[name] or str(getattr(default, name)) for name in ("remote_binding_s", "remote_fresh_s")}
+    for name, text in seconds.items():
+        if not text.isdecimal() or int(text) <= 0:
+            raise errors.Invalid(f"EGPU_{name.upper()} is {text!r}; it is a number of seconds above 0")
     if wrong := [term for term in given["remote_nodes"].split(",") if term and not term.partition("=")[0]]:
         raise errors.Invalid(f"EGPU_REMOTE_NODES has {wrong[0]!r}; it is key=value,key=value")
     page = given["page"] or default.page

@@ -38,7 +38,7 @@ def checked(pool: resource.Pool) -> tuple[resource.Pool, tuple[str, ...]]:
         reasons += [f"device {device.name!r} comes without attribute {name!r}: {why}" for name, why in bad.items()]
         good = tuple(item for item in device.attributes if item[0] not in bad)
         kept[device.name] = dataclasses.replace(device, attributes=good) if bad else device
-    return resource.Pool(name=pool.name, devices=tuple(kept.values())), tuple(reasons)
+    return dataclasses.replace(pool, devices=tuple(kept.values())), tuple(reasons)
 
 
 def _refusal(device: resource.Device, before: dict[str, resource.Device]) -> str:

@@ -174,6 +174,8 @@ class Publisher:
     async def _owner_changed(self) -> bool:
         """Whether the node is another one of the same name; from now on that is the owner."""
         name = self._scope.node_name
+        if not name:
+            return False
         node = await self._api.get(f"/api/v1/nodes/{name}")
         if node is None:
             raise errors.NotReady(f"node {name} does not exist any more: no slices without it")

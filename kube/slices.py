@@ -34,11 +34,11 @@ _SHARING: Final = ("devices.allowMultipleAllocations", "devices.capacity.request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Whose slices these are: all of `driver` on one node belong to the publisher."""
+    """Whose slices these are: all of `driver` on one node belong to the publisher, or all that are no node's."""
 
     driver: str
-    node_name: str
-    node_uid: str
+    node_name: str = ""
+    node_uid: str = ""
 
     @property
     def selector(self) -> str:
@@ -131,7 +131,7 @@ def _pool_plan(
 
     def body(index: int, generation: int) -> JSON:
         place = {"name": pool.name, "generation": generation, "resourceSliceCount": len(chunks)}
-        return _body(names[index], place, chunks[index], scope)
+        return _body(names[index], place, chunks[index], scope, pool)
 
     changed = [index for index, name in enumerate(names) if name in held and not _same(body(index, top), held[name])]
     stray_on_top = any(item.generation == top for item in strays)
@@ -151,7 +151,7 @@ def _pool_plan(
 def slice_name(scope: Scope, pool: str, index: int) -> str:
     """The index leads: allocators try slices in the order of names. Fixed, so a lost answer makes no second slice."""
     digest = hashlib.sha256(f"{scope.driver}\n{scope.node_name}\n{pool}".encode()).hexdigest()[:10]
-    return f"{index:05x}-{scope.driver}-{scope.node_name[:150].rstrip('-.')}-{digest}"
+    return f"{index:05x}-{scope.driver}-{(scope.node_name or pool)[:150].rstrip('-.')}-{digest}"
 
 
 def dropped(sent: JSON, stored: JSON) -> frozenset[str]:
@@ -172,7 +172,7 @@ def reduced(pool: resource.Pool, missing: frozenset[str]) -> resource.Pool:
     if not unsafe:
         return pool
     kept = tuple(device for device in pool.devices if unsafe.isdisjoint(device.to_json()))
-    return resource.Pool(name=pool.name, devices=kept)
+    return dataclasses.replace(pool, devices=kept)
 
 
 def unshared(missing: frozenset[str]) -> bool:
@@ -193,9 +193,9 @@ def carriers(parts: frozenset[str]) -> frozenset[str]:
 def trial(pools: tuple[resource.Pool, ...], scope: Scope) -> JSON:
     """A slice for a dry run: one device of each shape, unreduced, so that its answer shows every field that gets lost."""
     shapes = {frozenset(device.to_json()): device.to_json() for pool in pools for device in pool.devices}
-    name = pools[0].name if pools else "trial"
+    pool = pools[0] if pools else resource.Pool(name="trial")
     devices = list(shapes.values())[:HEAVY_DEVICES_IN_SLICE]
-    body = _body("", {"name": name, "generation": 1, "resourceSliceCount": 1}, devices, scope)
+    body = _body("", {"name": pool.name, "generation": 1, "resourceSliceCount": 1}, devices, scope, pool)
     del body["metadata"]["name"]
     body["metadata"]["generateName"] = "trial-"
     return body
@@ -217,18 +217,36 @@ def _chunks(devices: list[JSON]) -> Iterable[list[JSON]]:
 
 def _heavy(device: JSON) -> bool:
     values = (value for attribute in device.get("attributes", {}).values() for value in attribute.values())
-    return "taints" in device or "consumesCounters" in device or any(isinstance(value, list) for value in values)
+    weighty = {"taints", "consumesCounters", "bindingConditions"}  # the last so that a taint moves no other device
+    return not weighty.isdisjoint(device) or any(isinstance(value, list) for value in values)
 
 
-def _body(name: str, pool: JSON, devices: list[JSON], scope: Scope) -> JSON:
-    owner = {"apiVersion": "v1", "kind": "Node", "name": scope.node_name, "uid": scope.node_uid, "controller": True}
-    spec = {"driver": scope.driver, "nodeName": scope.node_name, "pool": pool}
+def _body(name: str, place: JSON, devices: list[JSON], scope: Scope, pool: resource.Pool) -> JSON:
+    owner = pool.owner
+    if scope.node_name:
+        owner = resource.Owner(api_version="v1", kind="Node", name=scope.node_name, uid=scope.node_uid)
+    spec = {"driver": scope.driver, **_reach(scope, pool), "pool": place}
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
-        "metadata": {"name": name, "ownerReferences": [owner]},
+        "metadata": {"name": name} | ({"ownerReferences": [_reference(owner)]} if owner else {}),
         "spec": spec | ({"devices": devices} if devices else {}),
     }
+
+
+def _reach(scope: Scope, pool: resource.Pool) -> JSON:
+    """Which nodes may use the devices."""
+    if scope.node_name:
+        return {"nodeName": scope.node_name}
+    if not pool.labels:
+        return {"allNodes": True}
+    tests = [{"key": key, "operator": "In", "values": [value]} for key, value in pool.labels]
+    return {"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": tests}]}}
+
+
+def _reference(owner: resource.Owner) -> JSON:
+    found = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
+    return found | {"controller": True}
 
 
 def _delete(item: SeenSlice) -> Delete:
@@ -258,5 +276,5 @@ def _without(device: JSON, missing: frozenset[str], times: Mapping[tuple[str, ..
 
 
 def _same(body: JSON, present: SeenSlice) -> bool:
-    owner = body["metadata"]["ownerReferences"][0]["uid"]
-    return owner in present.owners and fields.equal(body["spec"], present.spec)
+    owners = {owner["uid"] for owner in body["metadata"].get("ownerReferences", ())}
+    return owners <= set(present.owners) and fields.equal(body["spec"], present.spec)

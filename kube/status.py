@@ -80,6 +80,22 @@ def merged(
     return body
 
 
+def merged_entries(
+    claim: resource.Claim, driver: str, entries: tuple[DeviceStatus, ...], stored: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Like `merged`, where others write entries of the same driver too: only those of the devices named are replaced."""
+    body = patch(claim, driver, entries)
+    named = {(entry.pool, entry.device, entry.share_id) for entry in entries}
+    kept = [
+        dict(entry)
+        for entry in stored
+        if entry.get("driver") != driver
+        or (entry.get("pool"), entry.get("device"), entry.get("shareID") or "") not in named
+    ]
+    body["status"]["devices"] = [*kept, *body["status"]["devices"]]
+    return body
+
+
 def _entry(driver: str, entry: DeviceStatus) -> dict[str, Any]:
     out: dict[str, Any] = {"driver": driver, "pool": entry.pool, "device": entry.device}
     if entry.share_id:

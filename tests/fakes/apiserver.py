@@ -314,7 +314,8 @@ class FakeAPIServer:
         if place in self.store.objects:
             raise Refused(409, "AlreadyExists", f'"{name}" already exists')
         space = {"namespace": place.namespace} if place.namespace else {}
-        kept = {key: value for key, value in body.items() if key != "status"}  # a creation sets no status
+        whole = place.collection in objects.WITHOUT_SUBRESOURCE
+        kept = {key: value for key, value in body.items() if key != "status" or whole}  # else a creation sets no status
         return self.store.write(place, kept | {"metadata": meta | {"name": name} | space}, dry_run=dry_run)
 
     def _list(self, place: Place, query: dict[str, str]) -> JSON:

@@ -13,7 +13,7 @@ LIST_KEYS = {  # lists that are maps to server-side apply
     "ownerReferences": ("uid",),
 }
 
-WITHOUT_SUBRESOURCE = {"apis/elasticgpu.io/v1alpha1/elasticgpus"}
+WITHOUT_SUBRESOURCE = {"apis/elasticgpu.io/v1alpha1/elasticgpus", "apis/elasticgpu.io/v1alpha1/remoteleases"}
 """Kinds whose status is written with the rest."""
 
 
@@ -64,6 +64,7 @@ class Store:
             changed = old.get("spec") != new.get("spec")
             meta["generation"] = old["metadata"].get("generation", 1) + (1 if changed else 0)
         if meta.get("deletionTimestamp") and not meta.get("finalizers"):
+            self.objects[place] = new
             return self.remove(place)
         if dry_run:
             return new

@@ -1,0 +1,181 @@
+"""The objects of the remote road as values: pools, intents, claims that hold remote cards, and what a pool itself says.
+
+The functions turn one object's JSON into a value, and are what the watches keep. A claim that holds no remote card, a
+node that does not concern anybody: None, so that thousands of them cost nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from api import errors, lease, names, remote, resource
+
+JSON = Mapping[str, Any]
+Place = tuple[str, str, str]
+"""Pool, device and share of a result."""
+_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+POOLS = f"/apis/{names.API_VERSION}/{remote.POOL_PLURAL}"
+LEASES = f"/apis/{names.API_VERSION}/{remote.LEASE_PLURAL}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """A RemotePool. Where `spec` is None, `problem` says why it could not be read."""
+
+    name: str
+    uid: str
+    generation: int
+    spec: remote.PoolSpec | None
+    problem: str = ""
+    status: remote.PoolStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """A RemoteLease. `deleting`: somebody wants it gone, so the card is given back."""
+
+    name: str
+    uid: str
+    resource_version: str
+    deleting: bool
+    spec: remote.LeaseSpec
+    status: remote.LeaseStatus
+
+    @property
+    def place(self) -> Place:
+        return self.spec.pool, self.spec.device, self.spec.share_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What stands in a claim's status about one of our devices."""
+
+    conditions: Mapping[str, bool]
+    since: Mapping[str, str]
+    lease_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A claim that holds remote cards, and what it has been told of them."""
+
+    claim: resource.Claim
+    told: Mapping[Place, Told]
+
+    def results(self, pool: str) -> tuple[resource.Result, ...]:
+        """Those of one pool. Admin access holds nothing."""
+        held = self.claim.of_driver(names.REMOTE_DRIVER)
+        return tuple(result for result in held if result.pool == pool and not result.admin_access)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """`gone`: an admin has said that its pods do not run any more."""
+
+    name: str
+    uid: str
+    ready: bool
+    gone: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A card as its pool lists it. `state` in the pool's words."""
+
+    name: str
+    state: str
+    reason: str = ""
+    attributes: tuple[tuple[str, str], ...] = ()
+    memory: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A lease of this cluster as its pool has it. `data` is what the claim's status tells of it: nothing secret."""
+
+    id: str
+    key: str
+    device: str
+    token: int
+    state: lease.State
+    age_s: float
+    revision: int
+    reason: str = ""
+    by_node: bool = False
+    data: JSON = field(default_factory=dict)
+
+
+def place(result: resource.Result) -> Place:
+    return result.pool, result.device, result.share_id
+
+
+def pool(data: JSON) -> Pool:
+    meta = data["metadata"]
+    spec, problem = None, ""
+    try:
+        spec = remote.decode_pool(data, f"pool {meta['name']}")
+    except errors.Invalid as error:
+        problem = str(error)
+    try:
+        status = msgspec.convert(data.get("status") or {}, remote.PoolStatus)
+    except msgspec.ValidationError:  # it is only ever ours: one that cannot be read is written anew
+        status = remote.PoolStatus()
+    return Pool(
+        name=meta["name"],
+        uid=meta["uid"],
+        generation=meta.get("generation", 0),
+        spec=spec,
+        problem=problem,
+        status=status,
+    )
+
+
+def intent(data: JSON) -> Intent:
+    meta = data["metadata"]
+    found = remote.decode_lease(data, f"lease {meta['name']}")
+    return Intent(
+        name=meta["name"],
+        uid=meta["uid"],
+        resource_version=meta["resourceVersion"],
+        deleting="deletionTimestamp" in meta,
+        spec=found.spec,
+        status=found.status,
+    )
+
+
+def claim(data: JSON) -> Claim | None:
+    """None where it holds no remote card."""
+    status = data.get("status") or {}
+    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+    if not any(item.get("driver") == names.REMOTE_DRIVER for item in results):
+        return None
+    told = {
+        (item["pool"], item["device"], item.get("shareID") or ""): _told(item)
+        for item in status.get("devices") or ()
+        if item.get("driver") == names.REMOTE_DRIVER
+    }
+    return Claim(claim=resource.claim(data), told=told)
+
+
+def node(data: JSON) -> Node:
+    meta, status = data["metadata"], data.get("status") or {}
+    conditions = status.get("conditions") or ()
+    taints = (data.get("spec") or {}).get("taints") or ()
+    return Node(
+        name=meta["name"],
+        uid=meta["uid"],
+        ready=any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions),
+        gone=any(taint.get("key") == _OUT_OF_SERVICE for taint in taints),
+    )
+
+
+def _told(item: JSON) -> Told:
+    conditions = item.get("conditions") or ()
+    data = item.get("data") or {}
+    return Told(
+        conditions={one["type"]: one.get("status") == "True" for one in conditions},
+        since={one["type"]: one.get("lastTransitionTime", "") for one in conditions},
+        lease_id=data.get("leaseID", "") if isinstance(data, dict) else "",
+    )

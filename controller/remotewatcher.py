@@ -1,0 +1,80 @@
+"""The cluster's objects that the remote road is decided by, kept by watches of their own.
+
+    RemotePools, RemoteLeases, claims that hold remote cards, nodes --> Picture, by pool --> keepers
+
+One Picture for all keepers, made when it is first asked for after a change. Answers of own writes are in it at once.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller import remote
+from kube import apiserver, informer
+
+_CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
+_NODES = "/api/v1/nodes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """By the name of the pool: who holds what, and what is meant."""
+
+    claims: Mapping[str, tuple[remote.Claim, ...]] = field(default_factory=dict)
+    intents: Mapping[str, tuple[remote.Intent, ...]] = field(default_factory=dict)
+
+
+class RemoteWatcher:
+    def __init__(self, api: apiserver.APIServer) -> None:
+        self.pools = informer.Informer(api, remote.POOLS, project=remote.pool)
+        self.intents = informer.Informer(api, remote.LEASES, project=remote.intent)
+        self.claims = informer.Informer(api, _CLAIMS, project=remote.claim)
+        self.nodes = informer.Informer(api, _NODES, project=remote.node)
+        self._all: tuple[informer.Informer[Any], ...] = (self.pools, self.intents, self.claims, self.nodes)
+        self._listeners: set[asyncio.Event] = set()
+        self._picture: Picture | None = None
+
+    async def run(self) -> None:
+        """Watches until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for kept in self._all:
+                group.create_task(kept.run(), name="watch remote")
+                group.create_task(self._note(kept), name="note remote")
+
+    async def synced(self) -> None:
+        for kept in self._all:
+            await kept.synced.wait()
+
+    def listen(self, wake: asyncio.Event) -> None:
+        """Sets `wake` at every change from now on, until `unlisten`."""
+        self._listeners.add(wake)
+
+    def unlisten(self, wake: asyncio.Event) -> None:
+        self._listeners.discard(wake)
+
+    @property
+    def picture(self) -> Picture:
+        if self._picture is None:
+            claims: dict[str, list[remote.Claim]] = {}
+            intents: dict[str, list[remote.Intent]] = {}
+            for claim in self.claims.objects.values():
+                if claim is None:
+                    continue
+                for pool in {result.pool for result in claim.claim.results}:
+                    claims.setdefault(pool, []).append(claim)
+            for intent in self.intents.objects.values():
+                intents.setdefault(intent.spec.pool, []).append(intent)
+            self._picture = Picture(
+                claims={pool: tuple(found) for pool, found in claims.items()},
+                intents={pool: tuple(found) for pool, found in intents.items()},
+            )
+        return self._picture
+
+    async def _note(self, kept: informer.Informer[Any]) -> None:
+        seen = 0
+        while True:
+            seen = await kept.changed(seen)
+            self._picture = None
+            for wake in self._listeners:
+                wake.set()

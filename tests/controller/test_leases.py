@@ -1,0 +1,254 @@
+"""Decisions about leases that no flow shows: what is renewed, deadlines, and any order of events."""
+
+import dataclasses
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from api import lease, names, resource
+from api import remote as kinds
+from controller import leases, remote
+
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+NODE = remote.Node(name="node1", uid="n1", ready=True, gone=False)
+
+
+def a_claim(uid: str = "a", device: str = "gpu-1", at: datetime.datetime = NOW) -> remote.Claim:
+    result = resource.Result(
+        request="card", driver=names.REMOTE_DRIVER, pool="lab", device=device, conditions=(names.ATTACHED,)
+    )
+    claim = resource.Claim(
+        uid=resource.ClaimUID(uid),
+        namespace="default",
+        name=uid,
+        results=(result,),
+        reserved_for=(("pod", "p"),),
+        allocated_at=resource.timestamp(at),
+        node="node1",
+    )
+    return remote.Claim(claim=claim, told={})
+
+
+def a_scene(**more: Any) -> leases.Scene:
+    facts: dict[str, Any] = {
+        "pool": "lab",
+        "cluster_uid": "c",
+        "claims": (),
+        "intents": (),
+        "leases": {},
+        "nodes": {"node1": NODE},
+        "refused": {},
+        "over": frozenset(),
+        "binding_s": 600.0,
+        "now": NOW,
+    }
+    return leases.Scene(**facts | more)
+
+
+def an_intent(of: kinds.RemoteLease, **status: Any) -> remote.Intent:
+    return remote.Intent(
+        name=kinds.lease_name(of.spec.key),
+        uid="u",
+        resource_version="1",
+        deleting=False,
+        spec=of.spec,
+        status=_with(of.status, status),
+    )
+
+
+def _with(status: kinds.LeaseStatus, more: Mapping[str, Any]) -> kinds.LeaseStatus:
+    facts = {name: getattr(status, name) for name in status.__struct_fields__}
+    return kinds.LeaseStatus(**facts | dict(more))
+
+
+def a_lease(key: str, *, device: str = "gpu-1", state: lease.State = lease.State.ATTACHED, **more: Any) -> remote.Lease:
+    facts: dict[str, Any] = {"id": f"id-{key[:8]}", "token": 1, "age_s": 0.0, "revision": 1}
+    return remote.Lease(key=key, device=device, state=state, **facts | more)
+
+
+def intended(claim: remote.Claim) -> kinds.RemoteLease:
+    [action] = leases.turn(a_scene(claims=(claim,)))
+    assert isinstance(action, leases.Intend)
+    return action.lease
+
+
+def test_a_lease_is_renewed_while_its_node_is_ready_and_not_after() -> None:
+    wanted = intended(a_claim())
+    intent, held = an_intent(wanted, phase=kinds.Phase.ATTACHED), a_lease(wanted.spec.key)
+    scene = a_scene(claims=(a_claim(),), intents=(intent,), leases={held.key: held})
+    assert leases.renewable(scene) == (held,)
+    down = dataclasses.replace(NODE, ready=False)
+    assert leases.renewable(dataclasses.replace(scene, nodes={"node1": down})) == ()
+    other = dataclasses.replace(NODE, uid="made anew")
+    assert leases.renewable(dataclasses.replace(scene, nodes={"node1": other})) == ()
+
+
+def test_nothing_is_attached_before_the_pool_was_listed_but_deadlines_count() -> None:
+    intent = an_intent(intended(a_claim()))
+    scene = a_scene(claims=(a_claim(),), intents=(intent,), leases=None)
+    assert leases.turn(scene) == ()
+    [move] = leases.turn(dataclasses.replace(scene, now=NOW + datetime.timedelta(seconds=541)))
+    assert isinstance(move, leases.Move)
+    assert move.status.phase is kinds.Phase.FAILED
+
+
+def test_a_claim_without_binding_conditions_is_the_nodes_to_attach() -> None:
+    claim = a_claim()
+    plain = dataclasses.replace(claim.claim.results[0], conditions=())
+    bare = dataclasses.replace(claim, claim=dataclasses.replace(claim.claim, results=(plain,)))
+    assert leases.turn(a_scene(claims=(bare,))) == ()
+
+
+def test_a_lease_that_a_node_made_lives_with_its_claim() -> None:
+    wanted = intended(a_claim())
+    spec = kinds.LeaseSpec(
+        **{name: getattr(wanted.spec, name) for name in wanted.spec.__struct_fields__}
+        | {"attached_by": kinds.AttachedBy.NODE, "epoch": "made up"}
+    )
+    claim = a_claim()
+    plain = dataclasses.replace(claim.claim.results[0], conditions=())
+    bare = dataclasses.replace(claim, claim=dataclasses.replace(claim.claim, results=(plain,)))
+    intent = an_intent(kinds.RemoteLease(spec=spec, status=wanted.status), phase=kinds.Phase.ATTACHED)
+    held = {spec.key: a_lease(spec.key)}
+    assert leases.turn(a_scene(claims=(bare,), intents=(intent,), leases=held)) == ()
+    [move] = leases.turn(a_scene(intents=(intent,), leases=held))
+    assert isinstance(move, leases.Move)
+    assert move.status.phase is kinds.Phase.RELEASING
+    lost = {spec.key: a_lease(spec.key, state=lease.State.LOST, reason="gone")}
+    [move] = leases.turn(a_scene(claims=(bare,), intents=(intent,), leases=lost))
+    assert isinstance(move, leases.Move)
+    assert (move.status.phase, move.status.reason) == (kinds.Phase.LOST, "gone")
+
+
+def test_a_young_lease_that_nobody_means_is_left_until_its_intent_may_have_been_seen() -> None:
+    young, old = a_lease("k" * 64), a_lease("o" * 64, age_s=31.0)
+    [detach] = leases.turn(a_scene(leases={young.key: young, old.key: old}))
+    assert isinstance(detach, leases.Detach)
+    assert detach.key == old.key
+
+
+class World(RuleBasedStateMachine):
+    """A pool, an API server and a controller that may act on any of its wishes, lose answers, or forget everything."""
+
+    DEVICES = ("gpu-1", "gpu-2")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.claims: dict[str, remote.Claim] = {}
+        self.intents: dict[str, remote.Intent] = {}
+        self.pool: dict[str, remote.Lease] = {}
+        self.ended: set[str] = set()
+        self.over: set[str] = set()
+        self.refused: dict[str, str] = {}
+        self.now = NOW
+        self.made = 0
+
+    @initialize()
+    def begin(self) -> None:
+        self.now = NOW
+
+    @property
+    def scene(self) -> leases.Scene:
+        return a_scene(
+            claims=tuple(self.claims.values()),
+            intents=tuple(self.intents.values()),
+            leases=dict(self.pool),
+            over=frozenset(self.over),
+            refused=dict(self.refused),
+            now=self.now,
+        )
+
+    @rule(device=st.sampled_from(DEVICES))
+    def allocate(self, device: str) -> None:
+        """The scheduler gives a device once."""
+        if any(claim.claim.results[0].device == device for claim in self.claims.values()):
+            return
+        self.made += 1
+        self.claims[f"c{self.made}"] = a_claim(f"c{self.made}", device, self.now)
+
+    @rule(pick=st.integers(0, 10))
+    def free(self, pick: int) -> None:
+        if self.claims:
+            del self.claims[sorted(self.claims)[pick % len(self.claims)]]
+
+    @rule(seconds=st.sampled_from([1, 31, 61, 600]))
+    def wait(self, seconds: int) -> None:
+        self.now += datetime.timedelta(seconds=seconds)
+        self.pool = {key: dataclasses.replace(held, age_s=held.age_s + seconds) for key, held in self.pool.items()}
+
+    @rule()
+    def crash(self) -> None:
+        self.over.clear()
+        self.refused.clear()
+
+    @rule(pick=st.integers(0, 10))
+    def lose(self, pick: int) -> None:
+        if self.pool:
+            key = sorted(self.pool)[pick % len(self.pool)]
+            self.pool[key] = dataclasses.replace(self.pool[key], state=lease.State.LOST)
+
+    @rule(pick=st.integers(0, 10), heard=st.booleans())
+    def act(self, pick: int, heard: bool) -> None:
+        actions = leases.turn(self.scene)
+        if actions:
+            self._do(actions[pick % len(actions)], heard=heard)
+
+    @rule()
+    def settle(self) -> None:
+        """With nothing in the way all ends: each claim has its one lease, or has been told that it has none."""
+        for _ in range(60):
+            for action in leases.turn(self.scene):
+                self._do(action, heard=True)
+        wanted = {claim.claim.uid for claim in self.claims.values()}
+        holders = {intent.spec.claim.uid for key, intent in self.intents.items() if key in self.pool}
+        assert holders <= wanted
+        assert self.pool.keys() <= self.intents.keys() | {k for k, v in self.pool.items() if v.age_s < leases.GRACE_S}
+        for claim in self.claims.values():
+            [told] = claim.told.values()
+            assert told.conditions.get(names.ATTACHED) is not told.conditions.get(names.ATTACH_FAILED, None)
+
+    @invariant()
+    def no_device_has_two_leases_and_none_is_without_an_intent(self) -> None:
+        devices = [held.device for held in self.pool.values()]
+        assert len(devices) == len(set(devices))
+        assert self.pool.keys() <= self.intents.keys()
+
+    def _do(self, action: leases.Action, *, heard: bool) -> None:
+        match action:
+            case leases.Intend(lease=wanted):
+                self.intents[wanted.spec.key] = an_intent(wanted)
+            case leases.Attach(intent=intent):
+                self._attach(intent, heard=heard)
+            case leases.Move(intent=intent, status=status):
+                self.intents[intent.spec.key] = dataclasses.replace(intent, status=status)
+            case leases.Detach(key=key):
+                self.ended.add(key)
+                self.pool.pop(key, None)
+                if heard:
+                    self.over.add(key)
+            case leases.Forget(intent=intent):
+                assert intent.spec.key in self.ended
+                assert intent.spec.key not in self.pool
+                del self.intents[intent.spec.key]
+            case leases.Tell(claim=claim, entries=[entry]):
+                conditions = {one.type: one.status for one in entry.conditions}
+                told = remote.Told(conditions=conditions, since={}, lease_id=(entry.data or {}).get("leaseID", ""))
+                place = (entry.pool, entry.device, entry.share_id)
+                if claim.claim.uid in self.claims:
+                    self.claims[claim.claim.uid] = dataclasses.replace(claim, told={place: told})
+
+    def _attach(self, intent: remote.Intent, *, heard: bool) -> None:
+        key, device = intent.spec.key, intent.spec.device
+        if key in self.ended:
+            if heard:
+                self.refused[key] = "used up"
+        elif not any(held.device == device for held in self.pool.values()):
+            self.pool[key] = a_lease(key, device=device, data={"leaseID": f"id-{key[:8]}"})
+
+
+TestAnyOrderOfEvents = World.TestCase
+TestAnyOrderOfEvents.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -1,0 +1,155 @@
+"""A cluster with remote pools: the API server with what the remote road needs, a controller's part of it, and claims.
+
+async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+    cluster.add_pool(pool)
+    async with cluster.controller():
+        claim = cluster.claim("a", pool, 0)
+        await cluster.until(lambda: cluster.condition("a", "attached"))
+"""
+
+import asyncio
+import contextlib
+import datetime
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from api import names
+from controller import metrics, remotes, remotewatcher, settings
+from kube import apiserver
+from tests.fakes.apiserver import FakeAPIServer
+from tests.fakes.authority import Authority
+from tests.fakes.pool import FakePool
+
+JSON = dict[str, Any]
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+POOLS = "/apis/elasticgpu.io/v1alpha1/remotepools"
+LEASES = "/apis/elasticgpu.io/v1alpha1/remoteleases"
+CLUSTER_UID = "cluster-uid"
+URI = f"urn:elasticgpu:cluster:{CLUSTER_UID}"
+
+
+class Cluster:
+    def __init__(self, server: FakeAPIServer, folder: Path) -> None:
+        self.server, self.folder = server, folder
+        self.authority = Authority()
+        self.credentials = self.authority.write(folder / "credentials", "controller", uris=(URI,))
+        self.binding_s = 600
+        self.epoch = 1
+        self.late_s = 0.0
+        """How far the clock of the controller is ahead."""
+        server.put("/api/v1/namespaces/kube-system", {"metadata": {"uid": CLUSTER_UID}})
+        self.add_node("node1")
+
+    def add_node(self, name: str, *, ready: bool = True, **spec: Any) -> None:
+        status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
+        self.server.put(f"/api/v1/nodes/{name}", {"metadata": {"uid": f"uid-{name}"}, "spec": spec, "status": status})
+
+    def add_pool(self, pool: FakePool, name: str = "lab", **spec: Any) -> None:
+        body = {"endpoint": pool.endpoint, "caBundle": pool.authority.pem, **spec}
+        self.server.put(f"{POOLS}/{name}", {"spec": body})
+
+    def claim(
+        self,
+        uid: str,
+        pool: FakePool,
+        *indexes: int,
+        name: str = "",
+        node: str = "node1",
+        of: str = "lab",
+        conditions: bool = True,
+        config: Any = (),
+        at: datetime.datetime | None = None,
+        pods: tuple[str, ...] = ("pod",),
+    ) -> JSON:
+        """An allocated claim of these cards of a pool, as kube-scheduler leaves it before the pod is bound."""
+        bound = {
+            "bindingConditions": [names.ATTACHED],
+            "bindingFailureConditions": [names.ATTACH_FAILED],
+        }
+        devices = sorted(pool.devices)
+        results = [
+            {"request": f"card-{index}", "driver": names.REMOTE_DRIVER, "pool": of, "device": devices[index]}
+            | (bound if conditions else {})
+            for index in indexes
+        ]
+        allocation: JSON = {"devices": {"results": results, "config": list(config)}}
+        if conditions:
+            field = {"key": "metadata.name", "operator": "In", "values": [node]}
+            allocation["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+        moment = at or datetime.datetime.now(datetime.UTC)
+        allocation["allocationTimestamp"] = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+        users = [{"resource": "pods", "name": pod, "uid": f"uid-{pod}"} for pod in pods]
+        body = {
+            "metadata": {"uid": uid, "finalizers": ["resource.kubernetes.io/delete-protection"]},
+            "spec": {},
+            "status": {"allocation": allocation, "reservedFor": users},
+        }
+        return self.server.put(f"{CLAIMS}/{name or uid}", body)
+
+    def get(self, name: str) -> JSON:
+        found = self.server.get(f"{CLAIMS}/{name}")
+        assert found is not None
+        return found
+
+    def deallocate(self, name: str) -> None:
+        """As the resourceclaim controller does when no pod uses the claim any more."""
+        found = self.get(name)
+        found["status"] = {}
+        self.server.put(f"{CLAIMS}/{name}", found)
+
+    def devices(self, name: str) -> list[JSON]:
+        found: list[JSON] = (self.get(name).get("status") or {}).get("devices") or []
+        return found
+
+    def condition(self, name: str, type_: str) -> bool:
+        """Whether every one of the claim's devices has it."""
+        devices = self.devices(name)
+        return bool(devices) and all(
+            any(one["type"].endswith(f"/{type_}") and one["status"] == "True" for one in device.get("conditions") or ())
+            for device in devices
+        )
+
+    def phases(self) -> list[str]:
+        return [one["status"]["phase"] for one in self.server.list("remoteleases")]
+
+    def taints(self, pool: str = "lab") -> dict[str, set[str]]:
+        """Device -> the last words of its taints, as published."""
+        return {
+            device["name"]: {taint["key"].rpartition("/")[2] for taint in device.get("taints") or ()}
+            for item in self.server.list("resourceslices")
+            if item["spec"]["pool"]["name"] == pool
+            for device in item["spec"].get("devices") or ()
+        }
+
+    async def until(self, condition: Callable[[], Any], *, within_s: float = 10) -> None:
+        await self.server.until(condition, within_s=within_s)
+
+    @contextlib.asynccontextmanager
+    async def controller(self, **given: Any) -> AsyncIterator[metrics.Metrics]:
+        """The controller's remote part, until the block ends; nothing of it is left in memory then."""
+        chosen = settings.Settings(
+            remote=True, remote_credentials=str(self.credentials), remote_binding_s=self.binding_s, **given
+        )
+        series = metrics.Metrics()
+        async with apiserver.APIServer.connect(self.server.kubeconfig(self.folder)) as api:
+            watch = remotewatcher.RemoteWatcher(api)
+            keepers = remotes.Remotes(api, watch, series, self.clock, chosen, self.epoch)
+            tasks = [asyncio.create_task(watch.run()), asyncio.create_task(keepers.run())]
+            try:
+                yield series
+            finally:
+                for task in tasks:
+                    task.cancel()
+                outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+                wrong = [one for one in outcomes if not isinstance(one, asyncio.CancelledError)]
+                assert not wrong, wrong
+
+    def clock(self) -> datetime.datetime:
+        return datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self.late_s)
+
+
+@contextlib.asynccontextmanager
+async def a_cluster(folder: Path) -> AsyncIterator[Cluster]:
+    async with FakeAPIServer() as server:
+        yield Cluster(server, folder)

@@ -1,0 +1,498 @@
+"""The controller between an API server and pools, all real sockets: the rows of the failure matrix that are its own.
+
+A controller that is left and begun anew is a crash: nothing of it stays in memory. After each row: live leases =
+allocated devices.
+"""
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api import lease
+from api.protos import pool_v1alpha1_pb2 as wire
+from tests.fakes.pool import FakePool
+from tests.fakes.remotes import LEASES, Cluster, a_cluster
+
+
+def _balanced(cluster: Cluster, *pools: FakePool) -> None:
+    """As many live leases as devices that claims hold, each for its own claim."""
+    live = sorted((one.device_id, one.consumer.claim_uid) for pool in pools for one in pool.live())
+    held = sorted(
+        (result["device"], claim["metadata"]["uid"])
+        for claim in cluster.server.list("resourceclaims")
+        for result in ((claim.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results", ())
+    )
+    assert live == held
+
+
+async def _attached(cluster: Cluster, *names: str) -> None:
+    await cluster.until(lambda: all(cluster.condition(name, "attached") for name in names))
+    await cluster.until(lambda: cluster.phases() == ["Attached"] * len(names))
+
+
+async def test_a_card_is_attached_before_the_pod_is_bound_and_given_back_after(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller():
+            await cluster.until(lambda: len(cluster.taints()) == 2)
+            cluster.claim("a", pool, 0)
+            await _attached(cluster, "a")
+            [held] = pool.live()
+            assert (held.consumer.node_name, held.consumer.claim_uid) == ("node1", "a")
+            [device] = cluster.devices("a")
+            assert device["data"]["leaseID"] == held.lease_id
+            _balanced(cluster, pool)
+            cluster.deallocate("a")
+            await cluster.until(lambda: cluster.phases() == [])
+            assert pool.live() == []
+            await cluster.until(lambda: not any(cluster.taints().values()))
+
+
+async def test_slices_reach_the_nodes_of_the_driver_and_of_the_pool_and_bind_to_one(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority, count=70) as pool:
+        cluster.add_pool(pool, nodes=[{"key": "rack", "value": "r1"}])
+        async with cluster.controller(remote_nodes="gpu=none"):
+            await cluster.until(lambda: len(cluster.taints()) == 70)
+            first, second = cluster.server.list("resourceslices")
+            tests = first["spec"]["nodeSelector"]["nodeSelectorTerms"][0]["matchExpressions"]
+            assert {one["key"]: one["values"] for one in tests} == {"gpu": ["none"], "rack": ["r1"]}
+            assert [len(one["spec"]["devices"]) for one in (first, second)] == [64, 6]
+            [owner] = first["metadata"]["ownerReferences"]
+            assert (owner["kind"], owner["name"]) == ("RemotePool", "lab")
+            device = first["spec"]["devices"][0]
+            assert device["bindsToNode"] is True
+            assert device["bindingConditions"] == ["remote.gpu.elasticgpu.io/attached"]
+            assert device["attributes"]["gpu.elasticgpu.io/backend"] == {"string": "remote"}
+            assert device["attributes"]["gpu.elasticgpu.io/cudaComputeCapability"] == {"version": "8.0.0"}
+
+
+async def test_a_server_without_binding_conditions_gets_plain_devices_and_that_is_counted(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        gate = ("devices.bindsToNode", "devices.bindingConditions", "devices.bindingFailureConditions")
+        cluster.server.drops(*gate)
+        cluster.add_pool(pool)
+        async with cluster.controller() as series:
+            await cluster.until(lambda: len(cluster.taints()) == 2)
+            counted = "elasticgpu_controller_remote_dropped_fields"
+            await cluster.until(lambda: series.registry.get_sample_value(counted) == 3)
+            cluster.claim("a", pool, 0, conditions=False)
+            cluster.claim("b", pool, 1)
+            await _attached(cluster, "b")
+            assert [one.consumer.claim_uid for one in pool.live()] == ["b"]
+
+
+async def test_a_pool_that_hangs_delays_no_other(tmp_path: Path) -> None:
+    async with (
+        a_cluster(tmp_path) as cluster,
+        FakePool(cluster.authority) as dead,
+        FakePool(cluster.authority) as well,
+    ):
+        dead.fault("GetPoolInfo", hang=True, times=-1)
+        cluster.add_pool(dead, "dead")
+        cluster.add_pool(well, "well")
+        async with cluster.controller():
+            cluster.claim("a", well, 0, of="well")
+            cluster.claim("b", dead, 0, of="dead")
+            await cluster.until(lambda: cluster.condition("a", "attached"), within_s=4)
+            assert dead.live() == []
+
+
+async def test_the_status_of_a_pool_says_whether_it_answers(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+
+        def reachable() -> list[str]:
+            status = cluster.server.list("remotepools")[0].get("status") or {}
+            return [one["status"] for one in status.get("conditions") or ()]
+
+        async with cluster.controller():
+            await cluster.until(lambda: reachable() == ["True"])
+            assert cluster.server.list("remotepools")[0]["status"]["devices"] == 2
+
+
+async def test_row_01_a_pool_down_at_discovery_keeps_its_slices_tainted_and_costs_no_other(tmp_path: Path) -> None:
+    async with (
+        a_cluster(tmp_path) as cluster,
+        FakePool(cluster.authority) as down,
+        FakePool(cluster.authority) as up,
+    ):
+        cluster.add_pool(down, "down")
+        cluster.add_pool(up, "up")
+        async with cluster.controller():
+            await cluster.until(lambda: len(cluster.taints("down")) == len(cluster.taints("up")) == 2)
+        await down.stop()
+        async with cluster.controller(remote_fresh_s=1):
+            await cluster.until(lambda: all(one == {"unreachable"} for one in cluster.taints("down").values()))
+            assert len(cluster.taints("down")) == 2
+            assert not any(cluster.taints("up").values())
+            await down.start()
+            await cluster.until(lambda: not any(cluster.taints("down").values()), within_s=20)
+
+
+async def test_row_02_an_attach_without_an_answer_is_repeated_with_the_same_key(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        pool.fault("Attach", after=True, times=2)
+        async with cluster.controller():
+            cluster.claim("a", pool, 0)
+            await _attached(cluster, "a")
+        keys = {call.idempotency_key for verb, call in pool.calls if verb == "Attach"}
+        assert len(keys) == 1
+        _balanced(cluster, pool)
+
+
+async def test_row_02_a_pool_that_stays_silent_fails_in_time_and_is_told_to_detach_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller():
+            await cluster.until(lambda: len(cluster.taints()) == 2)
+            pool.fault("Attach", after=True, times=-1)
+            pool.fault("Detach", code="UNAVAILABLE", times=3)
+            pool.attaching = True
+            cluster.claim("a", pool, 0)
+            await pool.until(pool.live)
+            cluster.late_s = 560
+            await cluster.until(lambda: cluster.condition("a", "attach-failed"), within_s=20)
+            cluster.deallocate("a")
+            await pool.until(lambda: not pool.live(), within_s=20)
+
+
+async def test_row_03_a_final_refusal_fails_with_its_reason_and_the_card_rests(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        pool.fault("Attach", kind=lease.Kind.WITHHELD)
+        async with cluster.controller():
+            cluster.claim("a", pool, 0)
+            await cluster.until(lambda: cluster.condition("a", "attach-failed"))
+            assert "injected" in cluster.devices("a")[0]["conditions"][0]["message"]
+            cluster.deallocate("a")
+            await cluster.until(lambda: {"attach-failed"} in cluster.taints().values())
+            cluster.late_s = 61
+            await cluster.until(lambda: not any(cluster.taints().values()) and not cluster.phases(), within_s=15)
+            assert pool.count_of("Attach") == 1
+        _balanced(cluster, pool)
+
+
+async def test_row_04_what_is_attached_too_late_is_given_back(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        pool.attaching = True
+        async with cluster.controller():
+            cluster.claim("a", pool, 0)
+            await pool.until(pool.live)
+            cluster.late_s = 541
+            await cluster.until(lambda: cluster.condition("a", "attach-failed"), within_s=15)
+            assert not cluster.condition("a", "attached")
+            await pool.until(lambda: not pool.live())
+            cluster.deallocate("a")
+        _balanced(cluster, pool)
+
+
+async def test_row_05_a_controller_that_dies_before_the_attach_goes_on_from_the_intent(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        fault = pool.fault("Attach", hang=True, times=-1)
+        async with cluster.controller():
+            cluster.claim("a", pool, 0)
+            await pool.until(lambda: pool.count_of("Attach"))
+            assert cluster.phases() == ["Attaching"]
+        fault.times = 0
+        cluster.epoch = 2
+        async with cluster.controller():
+            await _attached(cluster, "a")
+        assert len({call.idempotency_key for verb, call in pool.calls if verb == "Attach"}) == 1
+        _balanced(cluster, pool)
+
+
+@pytest.mark.parametrize("path", ["resourceclaims/a/status", "remoteleases/lease-"], ids=["row_06", "row_07"])
+async def test_row_06_and_07_a_controller_that_dies_before_it_has_told_tells_the_same_lease(
+    tmp_path: Path, path: str
+) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        cluster.server.fault(method="PATCH", path=path, black_hole=True, times=-1)
+        async with cluster.controller():
+            cluster.claim("a", pool, 0)
+            await cluster.until(lambda: cluster.server.count("PATCH", path))
+            [before] = pool.live()
+        cluster.server.heal()
+        cluster.epoch = 2
+        async with cluster.controller():
+            await _attached(cluster, "a")
+            assert cluster.devices("a")[0]["data"]["leaseID"] == before.lease_id
+        assert len(pool.leases) == 1
+        _balanced(cluster, pool)
+
+
+async def test_row_08_of_two_leaders_the_older_one_is_refused(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        cluster.epoch = 1
+        async with cluster.controller():
+            cluster.epoch = 2
+            async with cluster.controller():
+                cluster.claim("a", pool, 0)
+                await _attached(cluster, "a")
+                cluster.claim("b", pool, 1)
+                await cluster.until(lambda: cluster.condition("b", "attached"))
+        assert len(pool.leases) == 2
+        _balanced(cluster, pool)
+
+
+async def test_row_10_a_status_that_was_meant_for_the_former_allocation_is_refused(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        cluster.server.fault(method="PATCH", path="resourceclaims/a/status", delay_s=0.5)
+        async with cluster.controller():
+            cluster.claim("a", pool, 0, at=datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=9))
+            await cluster.until(lambda: cluster.server.count("PATCH", "resourceclaims/a/status"))
+            cluster.deallocate("a")
+            cluster.claim("a", pool, 0)
+            await _attached(cluster, "a")
+            [held] = pool.live()
+            assert cluster.devices("a")[0]["data"]["leaseID"] == held.lease_id
+        _balanced(cluster, pool)
+
+
+async def test_row_12_a_server_that_dies_is_told_and_the_card_evicts_its_pod(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller():
+            cluster.claim("a", pool, 0)
+            await _attached(cluster, "a")
+            [held] = pool.live()
+            pool.change(held.idempotency_key, "LOST", "XID 79")
+            await cluster.until(lambda: cluster.phases() == ["Lost"])
+            await cluster.until(lambda: {"lost"} in cluster.taints().values())
+            [said] = [one for one in cluster.devices("a")[0]["conditions"] if one["type"].endswith("/healthy")]
+            assert (said["status"], said["message"]) == ("False", "XID 79")
+            effects = {
+                taint["effect"]
+                for item in cluster.server.list("resourceslices")
+                for device in item["spec"]["devices"]
+                for taint in device.get("taints", ())
+            }
+            assert effects == {"NoExecute"}
+            assert pool.count_of("Attach") == 1
+            cluster.deallocate("a")
+            await cluster.until(lambda: cluster.phases() == [])
+        _balanced(cluster, pool)
+
+
+async def test_row_14_what_a_node_could_not_give_back_stays_tainted_until_the_pool_confirms(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller():
+            cluster.claim("a", pool, 0)
+            await _attached(cluster, "a")
+            fault = pool.fault("Detach", code="UNAVAILABLE", times=-1)
+            [intent] = cluster.server.list("remoteleases")
+            intent["status"]["phase"] = "Releasing"
+            cluster.server.put(f"{LEASES}/{intent['metadata']['name']}", intent)
+            cluster.deallocate("a")
+            await cluster.until(lambda: {"releasing"} in cluster.taints().values())
+            assert cluster.phases() == ["Releasing"]
+            fault.times = 0
+            await cluster.until(lambda: cluster.phases() == [], within_s=20)
+            await cluster.until(lambda: not any(cluster.taints().values()))
+        _balanced(cluster, pool)
+
+
+@pytest.mark.parametrize("how", ["out of service", "deleted"], ids=["row_17", "row_18"])
+async def test_row_17_and_18_the_card_of_a_node_that_is_gone_is_given_back_without_it(tmp_path: Path, how: str) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller():
+            cluster.claim("a", pool, 0)
+            await _attached(cluster, "a")
+            if how == "deleted":
+                fault = pool.fault("Detach", code="UNAVAILABLE", times=2)
+                cluster.server.remove("/api/v1/nodes/node1")
+                await cluster.until(lambda: cluster.phases() == ["Releasing"])
+                assert cluster.server.list("remoteleases")[0]["metadata"]["finalizers"]
+                await pool.until(lambda: fault.times == 0)
+            else:
+                taint = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
+                cluster.add_node("node1", ready=False, taints=[taint])
+            await cluster.until(lambda: cluster.phases() == [], within_s=20)
+            assert pool.live() == []
+
+
+async def test_row_20_a_claim_that_was_freed_behind_our_back_makes_room_at_once(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller():
+            cluster.claim("a", pool, 0)
+            await _attached(cluster, "a")
+            cluster.server.put(
+                "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/a", {"status": {}, "metadata": {"uid": "a"}}
+            )
+            cluster.claim("b", pool, 0)
+            await cluster.until(lambda: cluster.condition("b", "attached"))
+            await cluster.until(lambda: cluster.phases() == ["Attached"])
+        _balanced(cluster, pool)
+
+
+async def test_row_20_a_lease_without_an_intent_is_in_nobodys_way(tmp_path: Path) -> None:
+    """The controller died, and somebody removed the RemoteLease with its finalizer: only the pool remembers."""
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller():
+            cluster.claim("a", pool, 0)
+            await _attached(cluster, "a")
+        [intent] = cluster.server.list("remoteleases")
+        intent["metadata"]["finalizers"] = []
+        cluster.server.put(f"{LEASES}/{intent['metadata']['name']}", intent)
+        cluster.server.remove(f"{LEASES}/{intent['metadata']['name']}")
+        cluster.deallocate("a")
+        cluster.claim("b", pool, 0)
+        async with cluster.controller():
+            await _attached(cluster, "b")
+        _balanced(cluster, pool)
+
+
+async def test_row_21_the_card_of_a_claim_that_vanished_is_given_back(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller():
+            body = cluster.claim("a", pool, 0)
+            await _attached(cluster, "a")
+            path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/a"
+            body["metadata"]["finalizers"] = []
+            cluster.server.put(path, body)
+            cluster.server.remove(path)
+            await cluster.until(lambda: cluster.phases() == [])
+        _balanced(cluster, pool)
+
+
+async def test_row_22_a_claim_made_again_under_its_name_gets_a_lease_of_its_own(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller():
+            cluster.claim("first", pool, 0, name="same")
+            await _attached(cluster, "same")
+            cluster.claim("second", pool, 0, name="same")
+            await cluster.until(lambda: [one.consumer.claim_uid for one in pool.live()] == ["second"])
+            await _attached(cluster, "same")
+        _balanced(cluster, pool)
+
+
+async def test_row_23_of_two_claims_with_one_card_one_gets_it(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller():
+            cluster.claim("a", pool, 0)
+            await _attached(cluster, "a")
+            cluster.claim("b", pool, 0)
+            await pool.until(lambda: pool.count_of("Attach") > 2)
+            assert [one.consumer.claim_uid for one in pool.live()] == ["a"]
+            cluster.late_s = 541
+            await cluster.until(lambda: cluster.condition("b", "attach-failed"), within_s=20)
+            assert cluster.condition("a", "attached")
+
+
+async def test_row_27_running_pods_lose_nothing_while_the_pool_cannot_be_reached(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller(remote_fresh_s=1):
+            cluster.claim("a", pool, 0)
+            await _attached(cluster, "a")
+            await pool.stop()
+            await cluster.until(lambda: all(one == {"unreachable"} for one in cluster.taints().values()))
+            assert cluster.phases() == ["Attached"]
+            assert cluster.condition("a", "healthy")
+            await pool.start()
+            await cluster.until(lambda: not any(cluster.taints().values()), within_s=20)
+        _balanced(cluster, pool)
+
+
+async def test_row_29_a_node_removed_before_the_pod_was_bound_fails_the_choice_at_once(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        pool.attaching = True
+        async with cluster.controller():
+            cluster.claim("a", pool, 0)
+            await pool.until(pool.live)
+            cluster.server.remove("/api/v1/nodes/node1")
+            await cluster.until(lambda: cluster.condition("a", "attach-failed"))
+            await cluster.until(lambda: cluster.phases() == [])
+            assert pool.live() == []
+
+
+async def test_row_30_a_card_that_a_claim_holds_stays_listed_when_its_pool_shrinks(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller(remote_fresh_s=1):
+            cluster.claim("a", pool, 0)
+            await _attached(cluster, "a")
+            held, free = sorted(pool.devices)
+            pool.devices.clear()
+            await cluster.until(lambda: cluster.taints() == {held: {"lost"}})
+            assert free not in cluster.taints()
+            cluster.deallocate("a")
+            await cluster.until(lambda: cluster.taints() == {})
+
+
+async def test_row_31_a_lease_of_a_restored_clusters_former_life_is_adopted_by_nobody(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller():
+            cluster.claim("a", pool, 0, at=datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=60))
+            await _attached(cluster, "a")
+        [intent] = cluster.server.list("remoteleases")
+        del cluster.server.store.objects[
+            next(p for p in cluster.server.store.objects if p.name == intent["metadata"]["name"])
+        ]
+        cluster.claim("a", pool, 0)
+        async with cluster.controller():
+            await _attached(cluster, "a")
+        assert [one.state for one in pool.leases.values()] == [wire.RELEASED, wire.ATTACHED]
+        _balanced(cluster, pool)
+
+
+async def test_a_card_that_another_cluster_holds_fails_at_once(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        device = sorted(pool.devices)[0]
+        pool.leases["x"] = wire.Lease(
+            lease_id="x", device_id=device, state=wire.ATTACHED, owner=wire.Owner(cluster_uid="another")
+        )
+        async with cluster.controller():
+            cluster.claim("a", pool, 0)
+            await cluster.until(lambda: cluster.condition("a", "attach-failed"))
+        assert [one.lease_id for one in pool.live()] == ["x"]
+
+
+async def test_a_claim_with_cards_of_two_pools_is_told_of_both(tmp_path: Path) -> None:
+    async with (
+        a_cluster(tmp_path) as cluster,
+        FakePool(cluster.authority) as one,
+        FakePool(cluster.authority) as other,
+    ):
+        cluster.add_pool(one, "one")
+        cluster.add_pool(other, "other")
+        async with cluster.controller():
+            body = cluster.claim("a", one, 0, 1, of="one")
+            more: dict[str, Any] = body["status"]["allocation"]["devices"]["results"][0] | {"pool": "other"}
+            body["status"]["allocation"]["devices"]["results"].append(more)
+            cluster.server.put("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/a", body)
+            await cluster.until(lambda: len(cluster.devices("a")) == 3 and cluster.condition("a", "attached"))
+        assert (len(one.live()), len(other.live())) == (2, 1)
+
+
+async def test_a_lease_object_that_is_deleted_gives_its_card_back(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller():
+            cluster.claim("a", pool, 0)
+            await _attached(cluster, "a")
+            [intent] = cluster.server.list("remoteleases")
+            cluster.server.remove(f"{LEASES}/{intent['metadata']['name']}")
+            await cluster.until(lambda: cluster.phases() == [])
+            assert pool.live() == []
+            await cluster.until(lambda: not cluster.condition("a", "healthy"))
+            assert pool.count_of("Attach") == 1
