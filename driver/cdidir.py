@@ -12,16 +12,16 @@ from pathlib import Path
 from api import names, resource
 from driver import disk
 
-_PREFIX = f"{names.CDI_VENDOR}-{names.CDI_CLASS}_"
 _SUFFIX = ".json"
 _Print = tuple[int, int, int, int]
 
 
 class CDIDir:
-    """The one writer of our files there; it remembers how each looked when it was right."""
+    """The one writer of a vendor's files there; it remembers how each looked when it was right."""
 
-    def __init__(self, directory: Path, writer: disk.Disk) -> None:
+    def __init__(self, directory: Path, writer: disk.Disk, vendor: str = names.CDI_VENDOR) -> None:
         self._directory = directory
+        self._prefix = f"{vendor}-{names.CDI_CLASS}_"
         self._disk = writer
         self._right: dict[resource.ClaimUID, _Print] = {}
 
@@ -41,20 +41,18 @@ class CDIDir:
     async def broken(self, wanted: Mapping[resource.ClaimUID, str]) -> tuple[resource.ClaimUID, ...]:
         """The claims whose file is missing or is not the wanted text. One stat a file while nothing changes."""
         right = dict(self._right)
-        found, seen = await self._disk.run(self._directory, _compare, self._directory, wanted, right)
+        found, seen = await self._disk.run(
+            self._directory, _compare, {uid: (self._path(uid), text) for uid, text in wanted.items()}, right
+        )
         self._right |= seen
         return found
 
     async def orphans(self, known: Collection[resource.ClaimUID]) -> tuple[resource.ClaimUID, ...]:
         """The claims that have a file of ours and are not known."""
-        return await self._disk.run(self._directory, _orphans, self._directory, known)
+        return await self._disk.run(self._directory, _orphans, self._directory, self._prefix, known)
 
     def _path(self, uid: resource.ClaimUID) -> Path:
-        return _path(self._directory, uid)
-
-
-def _path(directory: Path, uid: resource.ClaimUID) -> Path:
-    return directory / f"{_PREFIX}{uid}{_SUFFIX}"
+        return self._directory / f"{self._prefix}{uid}{_SUFFIX}"
 
 
 def _holds(path: Path, wanted: bytes) -> bool:
@@ -69,11 +67,10 @@ def _print(found: os.stat_result) -> _Print:
 
 
 def _compare(
-    directory: Path, wanted: Mapping[resource.ClaimUID, str], right: Mapping[resource.ClaimUID, _Print]
+    wanted: Mapping[resource.ClaimUID, tuple[Path, str]], right: Mapping[resource.ClaimUID, _Print]
 ) -> tuple[tuple[resource.ClaimUID, ...], dict[resource.ClaimUID, _Print]]:
     broken, seen = [], {}
-    for uid, text in wanted.items():
-        path = _path(directory, uid)
+    for uid, (path, text) in wanted.items():
         try:
             now = _print(path.stat())
             if now != right.get(uid):
@@ -86,14 +83,14 @@ def _compare(
     return tuple(broken), seen
 
 
-def _orphans(directory: Path, known: Collection[resource.ClaimUID]) -> tuple[resource.ClaimUID, ...]:
+def _orphans(directory: Path, prefix: str, known: Collection[resource.ClaimUID]) -> tuple[resource.ClaimUID, ...]:
     try:
         listed = [path.name for path in directory.iterdir()]
     except FileNotFoundError:
         return ()
     ours = {
-        resource.ClaimUID(name.removesuffix(disk.TEMPORARY)[len(_PREFIX) : -len(_SUFFIX)])
+        resource.ClaimUID(name.removesuffix(disk.TEMPORARY)[len(prefix) : -len(_SUFFIX)])
         for name in listed
-        if name.startswith(_PREFIX) and name.removesuffix(disk.TEMPORARY).endswith(_SUFFIX)
+        if name.startswith(prefix) and name.removesuffix(disk.TEMPORARY).endswith(_SUFFIX)
     }
     return tuple(sorted(ours - set(known)))

@@ -17,6 +17,8 @@ from pathlib import Path
 from api import errors
 from driver import offer
 
+T = typing.TypeVar("T")
+
 PREFIX = "EGPU_"
 _TOO_LARGE = 1_000_000
 _LAST_PORT = 65535
@@ -119,9 +121,14 @@ class Settings:
 
 def load() -> Settings:
     """The settings of this process. Raises Invalid, which names every variable that is wrong."""
+    return load_as(Settings)
+
+
+def load_as(kind: type[T]) -> T:
+    """The same for a program with other settings: any dataclass like the one above."""
     values, wrong = {}, []
-    hints = typing.get_type_hints(Settings)
-    for item in dataclasses.fields(Settings):
+    hints = typing.get_type_hints(kind)
+    for item in dataclasses.fields(kind):  # type: ignore[arg-type]
         variable = PREFIX + item.name.upper()
         text = os.environ.get(variable, "")
         if text:
@@ -133,20 +140,20 @@ def load() -> Settings:
             wrong.append(f"{variable} is not set")
     if wrong:
         raise errors.Invalid("; ".join(wrong))
-    return Settings(**values)  # type: ignore[arg-type]
+    return kind(**values)
 
 
-def described() -> str:
+def described(kind: type = Settings) -> str:
     """All variables with default and meaning, for people."""
-    lines = []
-    for item in dataclasses.fields(Settings):
+    lines, texts = [], _docstrings(kind)
+    for item in dataclasses.fields(kind):
         default = (
             "required"
             if item.default is dataclasses.MISSING
             else f"default {item.default if item.default not in (None, '') else 'empty'}"
         )
         lines.append(f"{PREFIX}{item.name.upper()} ({default})")
-        lines += [f"    {line.strip()}" for line in _docstrings()[item.name].splitlines()]
+        lines += [f"    {line.strip()}" for line in texts[item.name].splitlines()]
     return "\n".join(lines)
 
 
@@ -167,9 +174,9 @@ def _parsed(text: str, kind: object) -> object:
     return kind(text) if isinstance(kind, type) else text
 
 
-def _docstrings() -> dict[str, str]:
+def _docstrings(kind: type) -> dict[str, str]:
     """The string under each field, as written above: Python itself keeps none."""
-    body = ast.parse(inspect.getsource(Settings)).body[0]
+    body = ast.parse(inspect.getsource(kind)).body[0]
     assert isinstance(body, ast.ClassDef)
     found = {}
     for field, text in zip(body.body, body.body[1:], strict=False):

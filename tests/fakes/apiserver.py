@@ -9,6 +9,7 @@ async with FakeAPIServer() as server:
 """
 
 import asyncio
+import base64
 import contextlib
 import copy
 import json
@@ -81,6 +82,8 @@ class FakeAPIServer:
     """Bearer token -> user name, for TokenReviews."""
     rights: set[tuple[str, str, str]] = field(default_factory=set)
     """(user, "list pods" or "get /metrics", namespace or empty for all), for SubjectAccessReviews."""
+    tokens_node: str = "node1"
+    """The node that tokens of ServiceAccounts name."""
     certificate: Path | None = None
     """Where set, it speaks TLS with this certificate, whose key is beside it. Read at each `start`."""
     _faults: list[Fault] = field(default_factory=list)
@@ -266,7 +269,7 @@ class FakeAPIServer:
             raise Refused(fault.status, fault.reason, fault.message, fault.retry_after)
         return fault.lose_answer
 
-    def _answer(self, request: Request, content: str) -> JSON:
+    def _answer(self, request: Request, content: str) -> JSON:  # noqa: PLR0911  one a verb
         place, subresource = _place(request.path)
         body, dry = request.body, "dryRun" in request.query
         if not place.name:
@@ -276,6 +279,8 @@ class FakeAPIServer:
         if place not in self.store.objects and not (apply and not subresource):
             raise Refused(404, "NotFound", f'{place.collection.rpartition("/")[2]} "{place.name}" not found')
         match request.method:
+            case "POST" if subresource == "token":
+                return self._token(body["spec"])
             case "GET":
                 return copy.deepcopy(self.store.objects[place])
             case "PUT":
@@ -306,6 +311,13 @@ class FakeAPIServer:
         what = f"{asked['verb']} {asked['resource']}" if asked else f"{path['verb']} {path['path']}"
         spaces = {"", asked.get("namespace", "")}
         return body | {"status": {"allowed": any((spec["user"], what, space) in self.rights for space in spaces)}}
+
+    def _token(self, spec: JSON) -> JSON:
+        """A pod-bound token for a ServiceAccount, signed by nobody."""
+        node = {"name": self.tokens_node, "uid": f"uid-{self.tokens_node}"}
+        claims = {"aud": spec["audiences"], "kubernetes.io": {"node": node, "pod": spec["boundObjectRef"]}}
+        parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({}, claims)]
+        return {"status": {"token": ".".join([*parts, "signature"])}}
 
     def _create(self, place: Place, body: JSON, *, dry_run: bool) -> JSON:
         meta = body["metadata"]

@@ -90,6 +90,8 @@ class FakePool:
         if self._server is not None:
             await self._server.stop(0)
             self._server = None
+            while any("rpc_task" in repr(task) or "HandleExceptions" in repr(task) for task in asyncio.all_tasks()):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)  # calls that were cut end behind the server's own end
 
     @property
     def endpoint(self) -> str:

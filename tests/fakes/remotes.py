@@ -10,13 +10,19 @@ async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
 import asyncio
 import contextlib
 import datetime
+import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from api import names
+from api import names, resource
 from controller import metrics, remotes, remotewatcher, settings
+from driver import disk
+from driver.remote import __main__ as program
+from driver.remote import node
+from driver.remote import settings as node_settings
 from kube import apiserver
+from kubeletplugin import contract
 from tests.fakes.apiserver import FakeAPIServer
 from tests.fakes.authority import Authority
 from tests.fakes.pool import FakePool
@@ -124,6 +130,53 @@ class Cluster:
 
     async def until(self, condition: Callable[[], Any], *, within_s: float = 10) -> None:
         await self.server.until(condition, within_s=within_s)
+
+    def ref(self, name: str) -> contract.ClaimRef:
+        return contract.ClaimRef(
+            uid=resource.ClaimUID(self.get(name)["metadata"]["uid"]), namespace="default", name=name
+        )
+
+    def allocated(self, name: str) -> resource.Claim:
+        return resource.claim(self.get(name))
+
+    def spec(self, name: str) -> JSON | None:
+        """What a runtime would read of the claim."""
+        uid = self.get(name)["metadata"]["uid"]
+        with contextlib.suppress(FileNotFoundError):
+            found: JSON = json.loads((self.folder / f"cdi/k8s.remote.gpu.elasticgpu.io-claim_{uid}.json").read_text())
+            return found
+        return None
+
+    def credential(self, name: str, request: str) -> Path:
+        return self.folder / "keys" / self.get(name)["metadata"]["uid"] / request
+
+    @contextlib.asynccontextmanager
+    async def node(self, name: str = "node1") -> AsyncIterator[node.Node]:
+        """A node driver's process, until the block ends; what was in memory is forgotten then."""
+        self.server.put("/api/v1/namespaces/gpu/serviceaccounts/remote", {})
+        self.server.tokens_node = name
+        chosen = node_settings.Settings(
+            node_name=name,
+            namespace="gpu",
+            pod_name="driver",
+            pod_uid="pod-uid",
+            service_account="remote",
+            cdi_dir=self.folder / "cdi",
+            credentials_dir=self.folder / "keys",
+        )
+        options = contract.Options(
+            driver_name=names.REMOTE_DRIVER, node_name=name, plugin_dir=self.folder / f"plugins-{name}"
+        )
+        async with apiserver.APIServer.connect(self.server.kubeconfig(self.folder)) as api:
+            driver = program.assembled(chosen, options, api, disk.Disk())
+            await driver.start()
+            task = asyncio.create_task(driver.run())
+            try:
+                yield driver
+            finally:
+                task.cancel()
+                await asyncio.wait([task])
+                await driver.close()
 
     @contextlib.asynccontextmanager
     async def controller(self, **given: Any) -> AsyncIterator[metrics.Metrics]:

@@ -12,8 +12,11 @@
 {{- define "elastic-gpu.webhook" -}}{{ include "elastic-gpu.name" . }}-webhook{{- end -}}
 {{- define "elastic-gpu.controller" -}}{{ include "elastic-gpu.name" . }}-controller{{- end -}}
 
+{{- define "elastic-gpu.remote" -}}{{ include "elastic-gpu.name" . }}-remote{{- end -}}
+
 {{/* The driver's name is part of its API (devices, classes and claims carry it) and so not a value. */}}
 {{- define "elastic-gpu.driver" -}}gpu.elasticgpu.io{{- end -}}
+{{- define "elastic-gpu.remoteDriver" -}}remote.gpu.elasticgpu.io{{- end -}}
 
 {{- define "elastic-gpu.image" -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}

@@ -1,0 +1,372 @@
+"""The driver of remote cards on one node, as the plugin library knows it.
+
+    prepare     claim -> record, where we attach ourselves -> pool confirms -> credential -> record -> CDI file
+    unprepare   RemoteLease: Releasing -> pool: Detach -> credential, CDI file, record away; needs no pool
+    run         renews leases and credentials, and says which sessions are over
+
+A pool that is down keeps no pod from ending: what it could not be told stands in the RemoteLease, and the controller
+finishes it; the lease's own end is the backstop. If that cannot be written either, the record stays and the call is
+repeated. What must stay true: what is prepared is answered from the record alone; a lease is renewed before anything is
+served; no record goes before its card was given back, or somebody else was charged with it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Iterable
+
+import msgspec
+import structlog
+
+from api import errors, lease, names, resource
+from api import remote as kinds
+from driver import cdidir
+from driver.remote import attacher, credentials, edits, poolapi, profiles, records, remoteleases, store
+from kubeletplugin import contract
+
+_RENEW_S = 60.0
+_REPAIR_S = 2.0
+_FIRST_RENEWAL_S = 10.0
+_DETACH_S = 20.0
+_ASK_S = 3.0
+_log = structlog.get_logger()
+_Place = tuple[str, str]
+
+
+class Node:
+    """The Driver of `kubeletplugin.contract` for remote cards. `mint` makes epochs that nobody else makes."""
+
+    def __init__(
+        self,
+        *,
+        kept: store.Store,
+        specs: cdidir.CDIDir,
+        keys: credentials.Credentials,
+        objects: remoteleases.RemoteLeases,
+        mint: Callable[[], str],
+    ) -> None:
+        self._store, self._specs, self._keys, self._objects, self._mint = kept, specs, keys, objects, mint
+        self._attacher = attacher.Attacher(self._connect, objects, keys)
+        self._pools: dict[str, poolapi.PoolAPI] = {}
+        self._fresh_until: dict[str, float] = {}
+        self._lost: dict[_Place, str] = {}
+        self._held: dict[str, records.Record] = {}
+        self._news = asyncio.Event()
+
+    async def start(self) -> None:
+        """Reads what an earlier process left, and renews it. Call it before anything else."""
+        self._held = {record.uid: record for record in await self._store.all()}
+        for uid in await self._keys.claims() - self._held.keys():
+            await self._keys.remove(uid)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_RENEWAL_S):
+                await self._renew()
+        _log.info("records read", claims=len(self._held))
+
+    async def close(self) -> None:
+        for pool in self._pools.values():
+            await pool.close()
+
+    async def run(self) -> None:
+        """Renews, and puts CDI files back that vanished, for ever."""
+        clock = asyncio.get_running_loop().time
+        renewed = clock()
+        while True:
+            await asyncio.sleep(_REPAIR_S)
+            wanted = {resource.ClaimUID(record.uid): record.cdi for record in self._held.values() if self._well(record)}
+            with contextlib.suppress(errors.Unavailable):
+                for uid in await self._specs.broken(wanted):
+                    await self._specs.write(uid, wanted[uid])
+            if clock() - renewed >= _RENEW_S:
+                renewed = clock()
+                await self._renew()
+
+    def _well(self, record: records.Record) -> bool:
+        lost = any((holding.pool, holding.device) in self._lost for holding in record.holdings)
+        return record.phase is records.Phase.PREPARED and not lost
+
+    async def prepare(self, claim: resource.Claim) -> tuple[contract.PreparedDevice, ...]:
+        results = claim.of_driver(names.REMOTE_DRIVER)
+        if not results:
+            return ()
+        before = await self._store.read(claim.uid)
+        if before is not None and before.phase is records.Phase.PREPARED and _same(before, claim, results):
+            await self._restored(before)
+            return _answers(before)
+        record = await self._planned(claim, results, before)
+        if any(holding.by_node for holding in record.holdings):
+            await self._store.write(record)  # the key outlives us from now on: no second one is ever made up
+        self._held[claim.uid] = record
+        try:
+            holdings = await asyncio.gather(*(self._attacher.attached(claim, one) for one in record.holdings))
+        except attacher.Ended:
+            if any(holding.by_node for holding in record.holdings):
+                await self._store.remove(claim.uid)  # the next call makes up another key
+            raise
+        record = msgspec.structs.replace(record, phase=records.Phase.PREPARED, holdings=tuple(holdings))
+        record = msgspec.structs.replace(record, cdi=await self._spec(record))
+        await self._certify(record)
+        await self._store.write(record)
+        await self._specs.write(claim.uid, record.cdi)
+        self._held[claim.uid] = record
+        self._tell()
+        return _answers(record)
+
+    async def unprepare(self, ref: contract.ClaimRef) -> None:
+        record = await self._store.read(ref.uid)
+        if record is not None:
+            if await self._used_by_others(record):
+                _log.warning("left prepared: another pod of this node uses the claim", claim=str(ref))
+                return
+            await asyncio.gather(*(self._released(holding) for holding in record.holdings))
+        await self._keys.remove(ref.uid)
+        await self._specs.remove(ref.uid)
+        await self._store.remove(ref.uid)
+        self._held.pop(ref.uid, None)
+        self._fresh_until.pop(ref.uid, None)
+        self._lost = {place: why for place, why in self._lost.items() if place in self._places()}
+        self._tell()
+
+    async def prepared(self) -> tuple[contract.ClaimRef, ...]:
+        self._held = {record.uid: record for record in await self._store.all()}
+        return tuple(
+            contract.ClaimRef(uid=resource.ClaimUID(one.uid), namespace=one.namespace, name=one.name)
+            for one in self._held.values()
+        )
+
+    async def devices(self, ref: contract.ClaimRef) -> tuple[contract.PreparedDevice, ...]:
+        record = self._held.get(ref.uid)
+        return _answers(record) if record is not None and record.phase is records.Phase.PREPARED else ()
+
+    async def pools(self) -> AsyncGenerator[tuple[resource.Pool, ...]]:
+        """None of this node's: the controller publishes them."""
+        yield ()
+        await asyncio.Event().wait()
+
+    async def health(self) -> AsyncGenerator[tuple[contract.DeviceHealth, ...]]:
+        while True:
+            self._news.clear()
+            yield tuple(
+                contract.DeviceHealth(
+                    pool=pool,
+                    device=device,
+                    health=contract.Health.UNHEALTHY if (pool, device) in self._lost else contract.Health.HEALTHY,
+                    message=self._lost.get((pool, device), ""),
+                )
+                for pool, device in sorted(self._places())
+            )
+            await self._news.wait()
+
+    async def dropped(self, fields: frozenset[str]) -> None:
+        """This node publishes nothing."""
+
+    # One claim.
+
+    async def _planned(
+        self, claim: resource.Claim, results: Iterable[resource.Result], before: records.Record | None
+    ) -> records.Record:
+        me = await self._objects.identity()
+        kept = {holding.place: holding for holding in (before.holdings if before else ())}
+        protocol = _protocol(claim)
+        holdings = []
+        for result in results:
+            if result.admin_access:
+                raise errors.Invalid(f"claim {claim} asks for admin access; a remote card gives none, it holds a lease")
+            by_node = names.ATTACHED not in result.conditions
+            old = kept.get((result.pool, result.device, result.share_id))
+            epoch = claim.allocated_at
+            if by_node:
+                epoch = old.epoch if old is not None and old.by_node else self._mint()
+            key = lease.key(
+                cluster_uid=me.cluster_uid,
+                claim_uid=claim.uid,
+                driver=names.REMOTE_DRIVER,
+                pool=result.pool,
+                device=result.device,
+                share_id=result.share_id,
+                node_uid=me.node_uid,
+                epoch=epoch,
+            )
+            holdings.append(
+                records.Holding(
+                    request=result.request,
+                    pool=result.pool,
+                    device=result.device,
+                    share_id=result.share_id,
+                    key=key,
+                    epoch=epoch,
+                    by_node=by_node,
+                    protocol=protocol,
+                )
+            )
+        for holding in kept.values():  # of an allocation that is over
+            if holding.key not in {one.key for one in holdings}:
+                await self._released(holding)
+        return records.Record(
+            uid=claim.uid,
+            namespace=claim.namespace,
+            name=claim.name,
+            phase=records.Phase.ATTACHING,
+            holdings=tuple(holdings),
+            allocated_at=claim.allocated_at,
+        )
+
+    async def _restored(self, record: records.Record) -> None:
+        """After a reboot neither CDI file nor credential is there. A lease that is over starts no container."""
+        for holding in record.holdings:
+            if why := self._lost.get((holding.pool, holding.device)):
+                raise errors.NotReady(f"card {holding.device} is lost: {why}; the pod has to be made anew")
+        requests = edits.requests(record)
+        there = [await self._keys.complete(record.uid, name, len(cards)) for name, cards in requests.items()]
+        if not all(there):
+            await self._certify(record)
+        await self._specs.write(resource.ClaimUID(record.uid), record.cdi)
+        self._held[record.uid] = record
+
+    async def _spec(self, record: records.Record) -> str:
+        chosen = {}
+        for request, holdings in edits.requests(record).items():
+            insecure = all([(await self._connect(one.pool)).spec.allow_insecure for one in holdings])
+            first = holdings[0]
+            chosen[request] = profiles.chosen(
+                first.profile,
+                first.auth_modes,
+                len(holdings),
+                insecure=insecure,
+                where=f"request {request} of claim {record.namespace}/{record.name}",
+            )
+        return edits.of_claim(record, chosen, str(self._keys.place(record.uid)))
+
+    async def _certify(self, record: records.Record) -> None:
+        lives: list[float] = []
+        for request, holdings in edits.requests(record).items():
+            for number, holding in enumerate(holdings):
+                lives.append(await self._attacher.certify(record.uid, request, number, holding))
+        self._fresh_until[record.uid] = asyncio.get_running_loop().time() + min(lives) / 2
+
+    async def _used_by_others(self, record: records.Record) -> bool:
+        """Where the API server does not say so at once, the card is given back: the pod that ends must end."""
+        try:
+            async with asyncio.timeout(_ASK_S):
+                return await self._objects.used_by_others(record)
+        except (errors.ElasticGPUError, TimeoutError):
+            return False
+
+    async def _released(self, holding: records.Holding) -> None:
+        """Told to the RemoteLease first, so that the controller does not take the end for a loss."""
+        written = await self._charged(holding)
+        try:
+            async with asyncio.timeout(_DETACH_S):
+                await self._attacher.detach(holding, "the pod has ended")
+        except (errors.ElasticGPUError, TimeoutError) as error:
+            _log.warning(
+                "not detached, the controller will do it", pool=holding.pool, lease=holding.lease_id, reason=str(error)
+            )
+            if not written and not await self._charged(holding):
+                raise errors.Unavailable(
+                    f"card {holding.device}: neither pool {holding.pool} nor the API server can be told that it is free; "
+                    "nothing is lost, this is repeated"
+                ) from error
+
+    async def _charged(self, holding: records.Holding) -> bool:
+        try:
+            async with asyncio.timeout(_ASK_S):
+                await self._objects.move(holding, kinds.Phase.RELEASING, "the pod has ended")
+        except (errors.ElasticGPUError, TimeoutError):
+            return False
+        return True
+
+    # All of them.
+
+    async def _renew(self) -> None:
+        by_pool: dict[str, list[tuple[records.Record, records.Holding]]] = {}
+        for record in self._held.values():
+            for holding in record.holdings if record.phase is records.Phase.PREPARED else ():
+                by_pool.setdefault(holding.pool, []).append((record, holding))
+        await asyncio.gather(*(self._renew_pool(pool, held) for pool, held in by_pool.items()))
+        self._tell()
+
+    async def _renew_pool(self, name: str, held: list[tuple[records.Record, records.Holding]]) -> None:
+        """One pool that does not answer delays no other."""
+        try:
+            pool = await self._connect(name)
+            refused = await pool.renew(tuple((holding.lease_id, holding.token) for _, holding in held))
+        except errors.ElasticGPUError as error:
+            _log.warning("leases not renewed", pool=name, leases=len(held), reason=str(error))
+            return
+        now = asyncio.get_running_loop().time()
+        for record, holding in held:
+            why = refused.get(holding.lease_id)
+            if why is not None:
+                await self._over(record, holding, why)
+            elif now >= self._fresh_until.get(record.uid, 0.0):
+                try:
+                    await self._certify(record)
+                except errors.ElasticGPUError as error:
+                    _log.warning("credential not renewed", claim=f"{record.namespace}/{record.name}", reason=str(error))
+
+    async def _over(self, record: records.Record, holding: records.Holding, why: str) -> None:
+        """No container is started with it any more; those that run are told by their pod's status."""
+        place = holding.pool, holding.device
+        if place not in self._lost:
+            _log.error("lease lost", claim=f"{record.namespace}/{record.name}", device=holding.device, reason=why)
+        self._lost[place] = why
+        await self._specs.remove(resource.ClaimUID(record.uid))
+
+    async def _connect(self, name: str) -> poolapi.PoolAPI:
+        spec = await self._spec_of(name)
+        found = self._pools.get(name)
+        if found is None or found.spec != spec:
+            if found is not None:
+                await found.close()
+            me = await self._objects.identity()
+            found = self._pools[name] = poolapi.PoolAPI(name, spec, me.cluster_uid, self._objects.token)
+        return found
+
+    async def _spec_of(self, name: str) -> kinds.PoolSpec:
+        """As the API server has it; while that is away, as it was."""
+        try:
+            async with asyncio.timeout(_ASK_S):
+                return await self._objects.pool(name)
+        except (errors.Unavailable, TimeoutError):
+            if name in self._pools:
+                return self._pools[name].spec
+            raise
+
+    def _places(self) -> set[_Place]:
+        return {(holding.pool, holding.device) for record in self._held.values() for holding in record.holdings}
+
+    def _tell(self) -> None:
+        self._news.set()
+
+
+def _same(record: records.Record, claim: resource.Claim, results: tuple[resource.Result, ...]) -> bool:
+    held = [(one.request, *one.place) for one in record.holdings]
+    return record.allocated_at == claim.allocated_at and held == [
+        (one.request, one.pool, one.device, one.share_id) for one in results
+    ]
+
+
+def _protocol(claim: resource.Claim) -> str:
+    """What class and claim ask for: the class's word counts, for an admin wrote it."""
+    chosen = ""
+    for config in reversed([one for one in claim.configs if one.driver == names.REMOTE_DRIVER]):
+        where = "the device class" if config.from_class else "the claim"
+        read = kinds.decode_config(config.parameters, f"config of {where}, in claim {claim}")
+        if read.protocol and (config.from_class or not chosen):
+            chosen = read.protocol
+    return chosen
+
+
+def _answers(record: records.Record) -> tuple[contract.PreparedDevice, ...]:
+    """What the controller has told already is not told again: its entry in the claim's status is its own."""
+    return tuple(
+        contract.PreparedDevice(
+            requests=(holding.request.partition("/")[0],),
+            pool=holding.pool,
+            device=holding.device,
+            share_id=holding.share_id,
+            cdi_ids=(edits.qualified(record.uid, holding.request.partition("/")[0]),),
+            data=edits.data(holding) if holding.by_node else {},
+        )
+        for holding in record.holdings
+    )

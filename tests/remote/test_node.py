@@ -1,0 +1,406 @@
+"""The node driver of remote cards between an API server, a controller and a pool: its rows of the failure matrix."""
+
+import asyncio
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+
+from api import errors, lease
+from api.protos import pool_v1alpha1_pb2 as wire
+from kubeletplugin import contract
+from tests.fakes.pool import FakePool
+from tests.fakes.remotes import CLAIMS, Cluster, a_cluster
+
+
+async def _attached(cluster: Cluster, pool: FakePool, *indexes: int, name: str = "a") -> None:
+    cluster.claim(name, pool, *indexes)
+    await cluster.until(lambda: cluster.condition(name, "attached"))
+
+
+def _env(cluster: Cluster, name: str = "a") -> dict[str, str]:
+    spec = cluster.spec(name)
+    assert spec is not None
+    return dict(text.split("=", 1) for device in spec["devices"] for text in device["containerEdits"]["env"])
+
+
+async def test_a_claim_is_confirmed_certified_and_given_back(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller(), cluster.node() as driver:
+            await _attached(cluster, pool, 0)
+            [device] = await driver.prepare(cluster.allocated("a"))
+            assert device.requests == ("card-0",)
+            assert device.cdi_ids == ("k8s.remote.gpu.elasticgpu.io/claim=a-card-0",)
+            assert device.data == {}
+            env = _env(cluster)
+            assert env["REMOTE_GPU_ENDPOINTS"] == env["ELASTIC_GPU_REMOTE_A_CARD_0"] == "127.0.0.1:40000"
+            [held] = pool.live()
+            certificate = x509.load_pem_x509_certificate((cluster.credential("a", "card-0") / "tls.crt").read_bytes())
+            names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            assert names.get_values_for_type(x509.UniformResourceIdentifier) == [
+                f"urn:elasticgpu:lease:{held.lease_id}:1"
+            ]
+            assert pool.audiences == {"lab"}
+            await driver.unprepare(cluster.ref("a"))
+            assert cluster.spec("a") is None
+            assert not cluster.credential("a", "card-0").exists()
+            assert pool.live() == []
+            cluster.deallocate("a")
+            await cluster.until(lambda: cluster.phases() == [])
+
+
+async def test_cards_of_one_request_are_one_cdi_device(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller(), cluster.node() as driver:
+            body = cluster.claim("a", pool, 0, 1)
+            for result in body["status"]["allocation"]["devices"]["results"]:
+                result["request"] = "cards/any"
+            cluster.server.put(f"{CLAIMS}/a", body)
+            await cluster.until(lambda: cluster.condition("a", "attached"))
+            first, second = await driver.prepare(cluster.allocated("a"))
+            assert first.cdi_ids == second.cdi_ids == ("k8s.remote.gpu.elasticgpu.io/claim=a-cards",)
+            assert _env(cluster)["REMOTE_GPU_ENDPOINTS"] == "127.0.0.1:40000,127.0.0.1:40000"
+            assert {path.name for path in cluster.credential("a", "cards").iterdir()} == {
+                f"{name}{end}" for name in ("tls.crt", "tls.key", "tls.pem", "ca.crt") for end in ("", ".1")
+            }
+
+
+async def test_where_nothing_was_attached_before_the_node_attaches_with_one_key_for_all_its_tries(
+    tmp_path: Path,
+) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        cluster.claim("a", pool, 0, conditions=False)
+        async with cluster.controller():
+            pool.fault("Attach", after=True)
+            async with cluster.node() as driver:
+                with pytest.raises(errors.Unavailable):
+                    await driver.prepare(cluster.allocated("a"))
+            async with cluster.node() as driver:  # a crash in between
+                [device] = await driver.prepare(cluster.allocated("a"))
+                assert device.data["leaseID"] == pool.live()[0].lease_id
+                await cluster.until(lambda: cluster.phases() == ["Attached"])
+                assert len({call.idempotency_key for verb, call in pool.calls if verb == "Attach"}) == 1
+                await driver.unprepare(cluster.ref("a"))
+                assert pool.live() == []
+                cluster.deallocate("a")
+                await cluster.until(lambda: cluster.phases() == [])
+
+
+async def test_unprepare_gives_back_what_prepare_only_began(tmp_path: Path) -> None:  # KK#131957
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        cluster.claim("a", pool, 0, conditions=False)
+        async with cluster.node() as driver:
+            pool.fault("Attach", after=True)
+            with pytest.raises(errors.Unavailable):
+                await driver.prepare(cluster.allocated("a"))
+            assert len(pool.live()) == 1
+            await driver.unprepare(cluster.ref("a"))
+            assert pool.live() == []
+            assert await driver.prepared() == ()
+
+
+async def test_row_11_a_pool_that_is_down_at_prepare_is_asked_again(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller(), cluster.node() as driver:
+            await _attached(cluster, pool, 0)
+            pool.fault("GetLease", code="UNAVAILABLE")
+            with pytest.raises(errors.Unavailable):
+                await driver.prepare(cluster.allocated("a"))
+            assert cluster.spec("a") is None
+            await driver.prepare(cluster.allocated("a"))
+            assert len(pool.live()) == 1
+
+
+async def test_row_10_and_13_what_the_status_says_is_not_believed(tmp_path: Path) -> None:
+    """Whoever may write a claim's status could name a server of his own there."""
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller(), cluster.node() as driver:
+            await _attached(cluster, pool, 0)
+            body = cluster.get("a")
+            body["status"]["devices"][0]["data"] |= {"endpoint": "10.6.6.6:1"}
+            cluster.server.put(f"{CLAIMS}/a", body)
+            await driver.prepare(cluster.allocated("a"))
+            assert "10.6.6.6" not in json.dumps(cluster.spec("a"))
+
+
+async def test_row_14_a_pool_that_is_down_keeps_no_pod_from_ending(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller(), cluster.node() as driver:
+            await _attached(cluster, pool, 0)
+            await driver.prepare(cluster.allocated("a"))
+            await cluster.until(lambda: cluster.phases() == ["Attached"])
+            await pool.stop()
+            await driver.unprepare(cluster.ref("a"))
+            await cluster.until(lambda: cluster.phases() == ["Releasing"])
+            assert await driver.prepared() == ()
+            await cluster.until(lambda: {"releasing"} in cluster.taints().values())
+            cluster.deallocate("a")
+            await pool.start()
+            await cluster.until(lambda: cluster.phases() == [], within_s=20)
+            assert pool.live() == []
+
+
+async def test_row_14_a_record_is_not_lost_where_nobody_can_be_told(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller(), cluster.node() as driver:
+            await _attached(cluster, pool, 0)
+            await driver.prepare(cluster.allocated("a"))
+            await pool.stop()
+            cluster.server.fault(method="PATCH", path="remoteleases", status=403, times=-1)
+            with pytest.raises(errors.Unavailable, match="neither pool lab nor the API server can be told"):
+                await driver.unprepare(cluster.ref("a"))
+            assert [ref.uid for ref in await driver.prepared()] == ["a"]
+            cluster.server.heal()
+            await driver.unprepare(cluster.ref("a"))
+            assert await driver.prepared() == ()
+
+
+async def test_row_15_and_16_a_repeat_after_a_restart_asks_nobody_and_gives_the_same(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller():
+            await _attached(cluster, pool, 0)
+            async with cluster.node() as driver:
+                first = await driver.prepare(cluster.allocated("a"))
+            before = cluster.spec("a")
+            claim = cluster.allocated("a")
+            pool.devices.clear()
+            async with cluster.node() as driver:
+                assert [verb for verb, _ in pool.calls][-2:].count("RenewLeases") == 1  # before anything is served
+                asked = len(pool.calls)
+                await cluster.server.stop()
+                try:
+                    assert await driver.prepare(claim) == first
+                finally:
+                    await cluster.server.start()
+                assert {verb for verb, _ in pool.calls[asked:]} <= {
+                    "GetPoolInfo",
+                    "ListDevices",
+                    "ListLeases",
+                    "WatchLeases",
+                }
+                assert cluster.spec("a") == before
+
+
+async def test_after_a_reboot_a_fresh_credential_is_made(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller(), cluster.node() as driver:
+            await _attached(cluster, pool, 0)
+            await driver.prepare(cluster.allocated("a"))
+            for path in cluster.credential("a", "card-0").iterdir():
+                path.unlink()
+            await driver.prepare(cluster.allocated("a"))
+            assert (cluster.credential("a", "card-0") / "tls.pem").exists()
+
+
+@pytest.mark.parametrize("how", ["LOST", "RELEASED"], ids=["row_12", "row_19"])
+async def test_row_12_and_19_a_lease_that_is_over_is_told_and_starts_no_container(tmp_path: Path, how: str) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller():
+            await _attached(cluster, pool, 0)
+            async with cluster.node() as driver:
+                await driver.prepare(cluster.allocated("a"))
+            pool.change(pool.live()[0].idempotency_key, how, "fenced")
+            async with cluster.node() as driver:
+                health = driver.health()
+                [told] = await anext(health)
+                assert told.health is contract.Health.UNHEALTHY
+                assert told.message
+                await health.aclose()
+                assert cluster.spec("a") is None
+                with pytest.raises(errors.NotReady, match="the pod has to be made anew"):
+                    await driver.prepare(cluster.allocated("a"))
+
+
+async def test_row_24_a_claim_on_a_second_node_is_refused_with_the_first_ones_name(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        cluster.add_node("node2")
+        cluster.claim("a", pool, 0, conditions=False)
+        async with cluster.node() as first:
+            await first.prepare(cluster.allocated("a"))
+            async with cluster.node("node2") as second:
+                with pytest.raises(errors.NotReady, match="is held"):
+                    await second.prepare(cluster.allocated("a"))
+        [held] = pool.live()
+        assert held.consumer.node_name == "node1"
+
+
+async def test_row_28_a_claim_that_another_pod_of_the_node_uses_is_not_given_back(
+    tmp_path: Path,
+) -> None:  # KK PR#140212
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        for name, phase in (("one", "Succeeded"), ("two", "Running")):
+            pod = {"metadata": {"uid": f"uid-{name}"}, "spec": {"nodeName": "node1"}, "status": {"phase": phase}}
+            cluster.server.put(f"/api/v1/namespaces/default/pods/{name}", pod)
+        async with cluster.controller(), cluster.node() as driver:
+            cluster.claim("a", pool, 0, pods=("one", "two"))
+            await cluster.until(lambda: cluster.condition("a", "attached"))
+            await driver.prepare(cluster.allocated("a"))
+            await driver.unprepare(cluster.ref("a"))
+            assert len(pool.live()) == 1
+            cluster.deallocate("a")
+            await pool.until(lambda: not pool.live())
+
+
+async def test_a_claim_allocated_anew_to_the_same_card_is_prepared_anew(tmp_path: Path) -> None:
+    """Its pod was deleted by force: no Unprepare came in between (KK#120671)."""
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller(), cluster.node() as driver:
+            cluster.claim("a", pool, 0, at=datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=5))
+            await cluster.until(lambda: cluster.condition("a", "attached"))
+            await driver.prepare(cluster.allocated("a"))
+            cluster.deallocate("a")
+            await pool.until(lambda: not pool.live())
+            await _attached(cluster, pool, 0)
+            await driver.prepare(cluster.allocated("a"))
+            [held] = pool.live()
+            assert _env(cluster)["ELASTIC_GPU_REMOTE_A_CARD_0_LEASES"] == held.lease_id
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"config": [{"endpoint": "10.0.0.1:1"}]}, 'unknown field "endpoint"'),
+        ({"config": [{"mounts": ["/etc"]}]}, 'unknown field "mounts"'),
+        ({"config": [{"env": {"LD_PRELOAD": "x"}}]}, 'unknown field "env"'),
+    ],
+)
+async def test_a_claims_own_config_sets_no_endpoint_no_path_and_no_variable(
+    tmp_path: Path, change: dict[str, Any], text: str
+) -> None:
+    head = {"apiVersion": "elasticgpu.io/v1alpha1", "kind": "RemoteConfig"}
+    config = [
+        {"source": "FromClaim", "opaque": {"driver": "remote.gpu.elasticgpu.io", "parameters": head | parameters}}
+        for parameters in change["config"]
+    ]
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        cluster.claim("a", pool, 0, config=config)
+        async with cluster.node() as driver:
+            with pytest.raises(errors.Invalid) as caught:
+                await driver.prepare(cluster.allocated("a"))
+            assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("profile", "modes", "text"),
+    [
+        ("lupine", ["mtls"], "show no certificate, which the pool asks for"),
+        ("fake", ["network"], "set allowInsecure on the RemotePool"),
+        ("unheard", ["mtls"], "client profile 'unheard' is not known here"),
+    ],
+)
+async def test_a_server_that_cannot_be_reached_safely_is_refused(
+    tmp_path: Path, profile: str, modes: list[str], text: str
+) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller(), cluster.node() as driver:
+            await _attached(cluster, pool, 0)
+            [held] = pool.live()
+            held.endpoint.client_profile = profile
+            held.endpoint.auth_modes[:] = modes
+            with pytest.raises(errors.Invalid, match=text):
+                await driver.prepare(cluster.allocated("a"))
+
+
+async def test_another_nodes_token_gets_no_certificate(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller(), cluster.node() as driver:
+            await _attached(cluster, pool, 0)
+            cluster.server.tokens_node = "node2"
+            with pytest.raises(errors.Conflict, match="the lease is for node node1"):
+                await driver.prepare(cluster.allocated("a"))
+
+
+async def test_a_pool_with_a_certificate_of_another_authority_is_not_spoken_to(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, a_stranger() as stranger:
+        cluster.add_pool(stranger, caBundle=cluster.authority.pem)
+        cluster.claim("a", stranger, 0, conditions=False)
+        async with cluster.node() as driver:
+            with pytest.raises(errors.Unavailable):
+                await driver.prepare(cluster.allocated("a"))
+        assert stranger.calls == []
+
+
+def a_stranger() -> FakePool:
+    from tests.fakes.authority import Authority
+
+    return FakePool(Authority("somebody else"))
+
+
+async def test_no_secret_is_in_any_object_file_of_cdi_or_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Searched for, not assumed: private keys, tokens, and the bytes of both."""
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller(), cluster.node() as driver:
+            await _attached(cluster, pool, 0)
+            await driver.prepare(cluster.allocated("a"))
+            key = (cluster.credential("a", "card-0") / "tls.key").read_text()
+            objects = json.dumps([item for _, item in cluster.server.store.objects.items()])
+            records = "".join(
+                path.read_text() for path in tmp_path.rglob("*.json") if "keys" not in path.relative_to(tmp_path).parts
+            )
+            out, err = capfd.readouterr()
+            secret_line = key.splitlines()[1]
+            for text in (objects, records, out, err, json.dumps(cluster.spec("a"))):
+                assert "PRIVATE KEY" not in text
+                assert secret_line not in text
+                assert ".signature" not in text
+            assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o700
+
+
+async def test_a_lease_is_renewed_and_its_credential_too(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller():
+            await _attached(cluster, pool, 0)
+            async with cluster.node() as driver:
+                await driver.prepare(cluster.allocated("a"))
+            before = (cluster.credential("a", "card-0") / "tls.crt").read_bytes()
+            async with cluster.node():  # how long the old one is good is not known to a new process
+                assert (cluster.credential("a", "card-0") / "tls.crt").read_bytes() != before
+            renewals = [call for verb, call in pool.calls if verb == "RenewLeases"]
+            assert [ref.lease_id for ref in renewals[-1].leases] == [pool.live()[0].lease_id]
+
+
+async def test_an_attach_that_is_under_way_is_waited_for(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        cluster.claim("a", pool, 0, conditions=False)
+        pool.attaching = True
+        async with cluster.node() as driver:
+            preparing = asyncio.create_task(driver.prepare(cluster.allocated("a")))
+            await pool.until(lambda: pool.count_of("GetLease"))
+            pool.change(pool.live()[0].idempotency_key, "ATTACHED")
+            assert len(await preparing) == 1
+        assert [one.state for one in pool.live()] == [wire.ATTACHED]
+
+
+async def test_a_refused_attach_says_why_and_the_same_key_is_tried_again(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        cluster.claim("a", pool, 0, conditions=False)
+        pool.fault("Attach", kind=lease.Kind.WITHHELD)
+        async with cluster.node() as driver:
+            with pytest.raises(errors.NotReady, match="cannot be attached"):
+                await driver.prepare(cluster.allocated("a"))
+            await driver.prepare(cluster.allocated("a"))
+        assert len({call.idempotency_key for verb, call in pool.calls if verb == "Attach"}) == 1
