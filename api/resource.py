@@ -172,6 +172,7 @@ class Claim:
     """The time of the allocation, where the server keeps one."""
     node: str = ""
     """The one node that the allocation is good for, where it is one."""
+    annotations: tuple[tuple[str, str], ...] = ()
 
     def of_driver(self, driver: str) -> tuple[Result, ...]:
         """A claim may mix devices of several drivers (NV PR#435): only these are ours."""
@@ -200,6 +201,7 @@ def claim(data: JSON) -> Claim:
             results=tuple(_result(item) for item in devices.get("results") or ()),
             configs=tuple(_config(item) for item in devices.get("config") or () if item.get("opaque")),
             resource_version=meta.get("resourceVersion", ""),
+            annotations=tuple(sorted((meta.get("annotations") or {}).items())),
             reserved_for=tuple(
                 (item["name"], item["uid"])
                 for item in status.get("reservedFor") or ()

@@ -149,13 +149,21 @@ def _amounts(found: Mapping[str, int]) -> elasticgpu.Amounts:
 
 
 def _conditions(card: picture.Card, before: elasticgpu.Status | None, at: str) -> tuple[v1alpha1.Condition, ...]:
+    unbooked = [one for one in card.taints if one.key == names.UNBOOKED_TAINT]
     taints = "; ".join(
-        f"{one.key}{'=' if one.value else ''}{one.value}:{one.effect} since {one.since}" for one in card.taints
+        f"{one.key}{'=' if one.value else ''}{one.value}:{one.effect} since {one.since}"
+        for one in card.taints
+        if one not in unbooked
     )
     healthy = ("False", "Tainted", taints) if taints else ("True", "NoTaint", "")
+    booked = ("True", "WithinBooking", "")
+    for one in unbooked:
+        words = f"processes use {one.value} or more of its memory that no claim has booked, since {one.since}"
+        booked = ("False", "UsedBeyondBooking", words)
     return (
         _condition("Healthy", *healthy, before, at),
         _condition("Published", "True", "InSlice", "", before, at),
+        _condition("UsedAsBooked", *booked, before, at),
     )
 
 

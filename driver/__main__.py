@@ -19,6 +19,7 @@ import structlog
 from api import errors, names, resource
 from driver import (
     backend,
+    booking,
     cdi,
     cdidir,
     cgroups,
@@ -27,7 +28,9 @@ from driver import (
     disk,
     driverfiles,
     hostroot,
+    inventory,
     ledger,
+    meter,
     metrics,
     mpscontrol,
     mpskeeper,
@@ -37,6 +40,7 @@ from driver import (
     preparer,
     records,
     repairer,
+    resizer,
     rung,
     settings,
     watcher,
@@ -100,7 +104,7 @@ async def _serve(chosen: settings.Settings) -> None:
         )
         served = plugin.Plugin(driver, options, api)
         async with (
-            metrics.door(chosen.metrics_port, lambda: driver.held, lambda: served.registered),
+            metrics.door(chosen.metrics_port, lambda: driver.held, lambda: served.registered, driver.meter),
             asyncio.TaskGroup() as group,
         ):
             background = group.create_task(driver.run(), name="node")
@@ -128,13 +132,37 @@ async def assembled(
         hook=chosen.cdi_hook,
     )
     host = hostroot.HostRoot(places)
-    limits = driverlimits.DriverLimits(
-        gateway, cgroups.Cgroups(chosen.cgroups, chosen.proc), host.limits_hook, chosen.host_driver_root
-    )
+    groups = cgroups.Cgroups(chosen.cgroups, chosen.proc)
+    limits = driverlimits.DriverLimits(gateway, groups, host.limits_hook, chosen.host_driver_root)
     by_mps = _mps(chosen, data_dir, gateway, writer, held)
     rungs = (limits, *((by_mps,) if by_mps else ()), *await _hami(chosen, data_dir, writer))
-    backends: dict[str, backend.Backend] = {"whole": whole.Whole(), "share": share.Share(rungs, chosen.shares_per_card)}
+    shares = share.Share(rungs, chosen.shares_per_card)
+    backends: dict[str, backend.Backend] = {"whole": whole.Whole(), "share": shares}
     hands = preparer.Preparer(kept, specs, backends)
+
+    def cards() -> Iterable[inventory.Card]:
+        return eyes.world.cards.values()
+
+    def tell() -> None:
+        eyes.tell()
+
+    gauge = meter.Meter(
+        reader=gateway,
+        groups=groups,
+        proof=shares,
+        cards=cards,
+        held=held,
+        pods=pods,
+        clock=_now,
+        tell=tell,
+        own_pod=chosen.pod_uid,
+        terms=meter.Terms(
+            period_s=chosen.measure_s,
+            least_bytes=chosen.unbooked_mib * booking.MIB,
+            taint_bytes=chosen.unbooked_taint_mib * booking.MIB,
+            patience=datetime.timedelta(seconds=chosen.unbooked_s),
+        ),
+    )
     eyes = watcher.Watcher(
         world=plan.World(
             driver=names.LOCAL_DRIVER,
@@ -152,14 +180,30 @@ async def assembled(
         disk=kept,
         held=held,
         hold=guards.hold,
-        clock=lambda: datetime.datetime.now(datetime.UTC),  # noqa: TID251 the one clock, handed on from here
+        clock=_now,
         period_s=chosen.poll_s,
         lost_effect="NoExecute" if chosen.lost_evicts else "NoSchedule",
         fill=chosen.fill,
+        more_taints=gauge.taints,
     )
     mender = repairer.Repairer(book=book, disk=kept, specs=specs, hands=hands, eyes=eyes, period_s=chosen.repair_s)
+    sizes = resizer.Resizer(book=book, hands=hands, eyes=eyes, gauge=gauge, shares=shares, clock=_now)
     also = (by_mps.run,) if by_mps else ()
-    return node.Node(book=book, specs=specs, hands=hands, eyes=eyes, mender=mender, pods=pods, also=also)
+    return node.Node(
+        book=book,
+        specs=specs,
+        hands=hands,
+        eyes=eyes,
+        mender=mender,
+        pods=pods,
+        gauge=gauge,
+        sizes=sizes,
+        also=also,
+    )
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)  # noqa: TID251 the one clock, handed on from here
 
 
 async def _hami(chosen: settings.Settings, data_dir: Path, writer: disk.Disk) -> tuple[rung.Rung, ...]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 _DEEPEST = 6
 _POD = re.compile(r"(?:^pod|-pod)([0-9a-f]{8}[-_][0-9a-f_-]+?)(?:\.slice)?$")
+_CONTAINER = re.compile(r"(?:^|-)([0-9a-f]{64})(?:\.scope)?$")
 _NO_PODS = (".service", ".scope", ".mount", ".socket")
 
 
@@ -63,6 +64,12 @@ def pod_of(group: str) -> str:
         if found := _POD.search(part):
             return found[1].replace("_", "-")
     return ""
+
+
+def container_of(name: str) -> str:
+    """The runtime's id of the container whose group has this name; empty where it is none's."""
+    found = _CONTAINER.search(name)
+    return found[1] if found else ""
 
 
 def _parents(root: Path, depth: int = 0) -> Iterator[Path]:

@@ -49,6 +49,15 @@ def users(claim: resource.Claim, pods: Iterable[JSON], driver: str) -> tuple[Use
     return tuple(replace(user, devices=sum(map(user.uses, requests))) for user in found)
 
 
+def ids(pod: JSON) -> Iterator[tuple[str, str]]:
+    """Name and runtime's id of each container that was started."""
+    for key in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
+        for status in (pod.get("status") or {}).get(key) or ():
+            _, _, name = (status.get("containerID") or "").partition("://")
+            if name:
+                yield status["name"], name
+
+
 def together(users: tuple[User, ...]) -> str:
     """The uid of the pod whose containers have to be held as one; empty where one container uses this share alone."""
     alone = len(users) <= 1 and all(user.devices == 1 and not user.others for user in users)

@@ -123,6 +123,23 @@ class Difference:
     changed: tuple[Card, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """`cores`: percent of the card's, where the card tells."""
+
+    pid: int
+    memory_bytes: int
+    cores: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One card at one moment. `used_bytes` holds more than the processes' sum: what the driver itself needs."""
+
+    used_bytes: int
+    processes: tuple[Process, ...] = ()
+
+
 def device_name(uuid: CardUUID) -> str:
     """The name in slices and claims: the same over reboots, reordering and lost neighbours (NV#427, NV#563)."""
     return "gpu-" + uuid.lower().removeprefix("gpu-")

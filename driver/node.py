@@ -11,6 +11,7 @@ locks of the claim and of its cards keep other processes out until that record i
 
 import asyncio
 import contextlib
+import datetime
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -26,11 +27,15 @@ from driver import (
     health,
     inventory,
     ledger,
+    meter,
     metrics,
     plan,
     preparer,
     records,
     repairer,
+    resizer,
+    rung,
+    usage,
     watcher,
 )
 from kube import slices
@@ -60,6 +65,8 @@ class Node:
         eyes: watcher.Watcher,
         mender: repairer.Repairer,
         pods: Pods,
+        gauge: meter.Meter,
+        sizes: resizer.Resizer,
         also: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (),
     ) -> None:
         self._book = book
@@ -69,6 +76,8 @@ class Node:
         self._repairer = mender
         self._pods = pods
         self._also = also
+        self.meter = gauge
+        self._resizer = sizes
 
     @property
     def held(self) -> tuple[records.Record, ...]:
@@ -87,6 +96,7 @@ class Node:
             group.create_task(self._watcher.run(), name="watch cards")
             group.create_task(self._watcher.listen(), name="listen to the driver")
             group.create_task(self._repairer.run(), name="repair CDI files")
+            group.create_task(self.meter.run(), name="measure use")
             for work in self._also:
                 group.create_task(work(), name="keep what holds shares")
 
@@ -110,7 +120,8 @@ class Node:
                 raise
             self._book.keep(record)
         self._watcher.tell_soon()  # the order of the cards may follow from what is held
-        return _answers(record)
+        self.meter.seen(claim)
+        return self._answers(record)
 
     async def unprepare(self, ref: contract.ClaimRef) -> None:
         async with self._book.guarded(ref.uid):
@@ -132,7 +143,11 @@ class Node:
 
     async def devices(self, ref: contract.ClaimRef) -> tuple[contract.PreparedDevice, ...]:
         record = self._book.held.get(ref.uid)
-        return _answers(record) if record is not None and record.phase is records.Phase.PREPARED else ()
+        return self._answers(record) if record is not None and record.phase is records.Phase.PREPARED else ()
+
+    async def seen(self, claim: resource.Claim) -> None:
+        self.meter.seen(claim)
+        await self._resizer.seen(claim)
 
     async def pools(self) -> AsyncGenerator[tuple[resource.Pool, ...]]:
         last = None
@@ -159,6 +174,24 @@ class Node:
         if fields:
             _log.warning("the API server stores less of a slice than was sent", fields=sorted(fields))
 
+    def _answers(self, record: records.Record) -> tuple[contract.PreparedDevice, ...]:
+        return tuple(
+            contract.PreparedDevice(
+                requests=(holding.request.partition("/")[0],),
+                pool=holding.pool,
+                device=holding.device,
+                cdi_ids=(cdi.qualified(record.uid, holding),),
+                share_id=holding.share_id,
+                data={
+                    "uuid": holding.card,
+                    "model": holding.model,
+                    **_terms(holding, self.meter.said(usage.key(record, holding))),
+                },
+                conditions=() if holding.backend == "whole" else _conditions(self._resizer.outcome(record.uid)),
+            )
+            for holding in record.holdings
+        )
+
     async def _users(self, claim: resource.Claim) -> tuple[containers.User, ...]:
         """Asked for shares alone: a whole card costs no call for it."""
         if not any(configs.chosen(claim, names.LOCAL_DRIVER)):
@@ -172,28 +205,28 @@ class Node:
                 await self._watcher.looked.wait()
 
 
-def _answers(record: records.Record) -> tuple[contract.PreparedDevice, ...]:
-    return tuple(
-        contract.PreparedDevice(
-            requests=(holding.request.partition("/")[0],),
-            pool=holding.pool,
-            device=holding.device,
-            cdi_ids=(cdi.qualified(record.uid, holding),),
-            share_id=holding.share_id,
-            data={"uuid": holding.card, "model": holding.model, **_terms(holding)},
-        )
-        for holding in record.holdings
-    )
+def _conditions(outcome: resizer.Outcome | None) -> tuple[contract.Condition, ...]:
+    if outcome is None:
+        return ()
+    facts = {"reason": outcome.reason, "message": outcome.message, "since": outcome.since}
+    return (contract.Condition(type=names.RESIZED, status=outcome.well, **facts),)
 
 
-def _terms(holding: records.Holding) -> dict[str, object]:
-    """What of the card it is, and what holds it to that."""
+def _terms(holding: records.Holding, verified: datetime.datetime | None) -> dict[str, object]:
+    """What of the card it is, what holds it to that, and when that was last seen in force."""
     if holding.backend == "whole":
         return {"enforcement": holding.enforcement}
+    limits: dict[str, object] = {}
+    if holding.enforcement != rung.NONE:
+        limits["memory"] = quantity.text(holding.memory_limit_mib * booking.MIB)
+    if holding.cores_enforcement != rung.NONE:
+        limits["cores"] = holding.cores
     return {
         "cores": holding.cores,
         "memory": quantity.text(holding.memory_mib * booking.MIB),
         "enforcement": {"memory": holding.enforcement, "cores": holding.cores_enforcement},
+        **({"limit": limits} if limits else {}),
+        **({"verified": resource.timestamp(verified)} if verified is not None else {}),
     }
 
 

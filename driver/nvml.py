@@ -82,6 +82,7 @@ class NVML:
         self._turn = asyncio.Lock()
         self._started_with: str | None = None
         self._last: dict[inv.CardUUID, inv.Card] = {}
+        self._sampled: dict[inv.CardUUID, int] = {}
         self._watch: _Watch | None = None
         self._unheard: dict[str, str] = {}
         """Why there are no events, of the driver or a card: what lasts is said once."""
@@ -119,6 +120,12 @@ class NVML:
     async def left_on(self, card: inv.CardUUID) -> str | None:
         """What is on a card that nobody should have: processes, memory in use. None: nothing."""
         return await self._ask_card(card, lambda: nvmlcalls.left_on(card), "what is left on it")
+
+    async def use(self, card: inv.CardUUID) -> inv.Reading:
+        """What is used of the card now, and by which processes."""
+        since = self._sampled.get(card, 0)
+        reading, self._sampled[card] = await self._ask_card(card, lambda: nvmlcalls.use(card, since), "its use")
+        return reading
 
     async def memory_limit(self, card: inv.CardUUID, group: Path) -> int | None:
         """How many bytes of the card this control group may have; None: it has no limit of its own."""

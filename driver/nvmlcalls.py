@@ -120,6 +120,29 @@ def limit_memory(uuid: str, group: str, limit: int | None) -> None:
     pynvml.nvmlDeviceSetMemoryLimits_v1(pynvml.nvmlDeviceGetHandleByUUID(uuid), wanted)
 
 
+def use(uuid: str, since_us: int) -> tuple[inv.Reading, int]:
+    """What the card's processes have of it; how busy they kept it since a time, and the time of the newest figure.
+
+    Processes show only to who is in the host's pid namespace. The same one may be listed for compute and for graphics.
+    """
+    handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+    lists = (
+        pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle),
+        _optional(lambda: pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3(handle)) or (),
+        _optional(lambda: pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3(handle)) or (),
+    )
+    memory: dict[int, int] = {}
+    for one in (one for found in lists for one in found):
+        memory[one.pid] = max(memory.get(one.pid, 0), one.usedGpuMemory or 0)
+    samples = _optional(lambda: pynvml.nvmlDeviceGetProcessUtilization(handle, since_us)) or ()
+    busy = {one.pid: int(one.smUtil) for one in sorted(samples, key=lambda one: int(one.timeStamp))}
+    processes = tuple(
+        inv.Process(pid=pid, memory_bytes=used, cores=busy.get(pid, 0)) for pid, used in sorted(memory.items())
+    )
+    newest = max((int(one.timeStamp) for one in samples), default=since_us)
+    return inv.Reading(used_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).used), processes=processes), newest
+
+
 def _affinity(handle: Any) -> int | None:
     """The NUMA node as NVML has it, for where the kernel's tree is not at hand."""
     nodes = _optional(lambda: pynvml.nvmlDeviceGetMemoryAffinity(handle, 16, pynvml.NVML_AFFINITY_SCOPE_NODE))

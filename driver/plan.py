@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from api import errors, resource, v1alpha1
-from driver import backend, booking, cdi, configs, containers, inventory, records, rung
+from driver import backend, booking, cdi, configs, containers, inventory, records, resize, rung
 
 _LISTED = 8
 
@@ -93,6 +93,7 @@ def _fresh(
         theirs = tuple(user for user in users if user.uses(result.base_request))
         ask = backend.Ask(result=result, card=_card(result, world), share=share, users=theirs)
         holdings.append(_holding(claim, ask, world, known, holdings))
+    holdings = _resized(claim, holdings)
     steps = [
         step
         for name, worker in world.backends.items()
@@ -109,6 +110,22 @@ def _fresh(
         cdi=_spec(claim.uid, holdings, world),
         pods=_pods(claim),
     )
+
+
+def _resized(claim: resource.Claim, holdings: list[records.Holding]) -> list[records.Holding]:
+    """With the limits that the claim's annotation asks for, if they can be; a wrong one is told later and starts no pod less."""
+    try:
+        return list(resize.asked(claim, tuple(holdings)))
+    except errors.Invalid:
+        return holdings
+
+
+def resized(record: records.Record, claim: resource.Claim, world: World) -> records.Record:
+    """A prepared record with the limits that its claim asks for now. Raises Invalid, NotReady."""
+    holdings = resize.asked(claim, record.holdings)
+    if holdings == record.holdings:
+        return record
+    return replace(record, holdings=holdings, cdi=_spec(record.uid, holdings, world))
 
 
 def _pods(claim: resource.Claim) -> tuple[str, ...]:

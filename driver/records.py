@@ -60,7 +60,8 @@ class Holding:
 
     `cores` and `memory_mib` are what is booked on the card; a whole card's record may say 0 of a memory that nobody
     knew. `enforcement` is what holds the memory to that, `cores_enforcement` the cores. `group`: the uid of the pod that
-    is held as a whole, where its containers have to share one limit; empty where each is held by itself.
+    is held as a whole, where its containers have to share one limit; empty where each is held by itself. `limit_mib`: what
+    the memory is held to, where that is less than what is booked; 0: just that.
     """
 
     request: str
@@ -77,6 +78,11 @@ class Holding:
     memory_mib: int = 0
     cores_enforcement: str = ""
     group: str = ""
+    limit_mib: int = 0
+
+    @property
+    def memory_limit_mib(self) -> int:
+        return self.limit_mib or self.memory_mib
 
     def answers(self, result: resource.Result) -> bool:
         return (self.request, self.pool, self.device, self.share_id, self.admin_access) == (

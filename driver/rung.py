@@ -13,7 +13,7 @@ What you promise:
 - What you give to a container by `edits` does not depend on other claims: these may come and go.
 """
 
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from api import v1alpha1
 from driver import cdi, containers, inventory, records
@@ -53,6 +53,24 @@ class Rung(Protocol):
     async def apply(self, record: records.Record, step: records.Step) -> None: ...
 
     async def undo(self, record: records.Record, step: records.Step) -> None: ...
+
+
+@runtime_checkable
+class Witness(Protocol):
+    """A rung that can be asked whether a limit is in force: for the claim's status and the series."""
+
+    async def holds(self, holding: records.Holding, pods: frozenset[str]) -> bool:
+        """Whether the share of this holding is held to its limit now, in these pods of its claim."""
+        ...
+
+
+@runtime_checkable
+class Elastic(Protocol):
+    """A rung that takes another limit while programs run."""
+
+    async def resize(self, holding: records.Holding, pods: frozenset[str]) -> None:
+        """Makes the holding's limit that of its containers in these pods. Repeatable; a pod has one share of the card."""
+        ...
 
 
 def word(kind: v1alpha1.Rung) -> str:

@@ -115,6 +115,20 @@ class Settings:
     mps_control: Path | None = None
     """NVIDIA's nvidia-cuda-mps-control. Empty: usr/bin under the driver root."""
 
+    measure_s: float = 5.0
+    """Seconds between two looks at what processes use of the cards, and whether limits are in force."""
+
+    unbooked_mib: int = 512
+    """MiB of a card's memory that may be used and not booked before the slice, and so everybody who looks, is told: by
+    processes of no holder, or of one beyond its share. A program's context takes some hundred without a word."""
+
+    unbooked_s: float = 150.0
+    """Seconds that it has to last, or to be over. More than two of EGPU_SWEEP_S: a pod that came to a prepared claim is known
+    by then."""
+
+    unbooked_taint_mib: int = 0
+    """MiB used and not booked from which on new pods are kept away from the card. 0: never."""
+
     log_level: str = "info"
     """debug, info, warning or error."""
 

@@ -25,6 +25,8 @@ _log = structlog.get_logger()
 
 Clock = Callable[[], datetime.datetime]
 Held = Callable[[], Iterable[records.Record]]
+MoreTaints = Callable[[inventory.CardUUID], tuple[resource.Taint, ...]]
+"""What others than health have to say of a card."""
 Hold = Callable[[str], contextlib.AbstractAsyncContextManager[None]]
 
 
@@ -44,6 +46,7 @@ class Watcher:
         period_s: float,
         lost_effect: str,
         fill: offer.Fill,
+        more_taints: MoreTaints,
     ) -> None:
         self.world = world
         self.looked = asyncio.Event()
@@ -57,6 +60,7 @@ class Watcher:
         self._period_s = period_s
         self._lost_effect = lost_effect
         self._fill = fill
+        self._more_taints = more_taints
         self._seen = inventory.Inventory()
         self._fresh: frozenset[inventory.CardUUID] = frozenset()
         self._health = health.Health()
@@ -147,11 +151,12 @@ class Watcher:
             self._telling = asyncio.get_running_loop().call_later(_CALM_S, self.tell)
 
     def pool(self, held: Iterable[records.Record]) -> resource.Pool:
-        taints = {
-            uuid: health.taints(state, lost_effect=self._lost_effect) for uuid, state in self._health.states.items()
-        }
         held = tuple(held)
         seen = self._seen.without(self._fresh)
+        taints = {
+            uuid: (*health.taints(self._health.of(uuid), lost_effect=self._lost_effect), *self._more_taints(uuid))
+            for uuid in {*self._health.states, *(card.uuid for card in seen.known)}
+        }
         lost = offer.withheld(seen.known, held)
         return offer.pool(self.world.pool, seen, lost, taints, self.world.backends.values(), held, self._fill)
 

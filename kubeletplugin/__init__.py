@@ -1,5 +1,5 @@
 """A DRA kubelet plugin for any device. This package re-exports the contract and opens nothing."""
 
-from kubeletplugin.contract import ClaimRef, DeviceHealth, Driver, Health, Options, PreparedDevice
+from kubeletplugin.contract import ClaimRef, Condition, DeviceHealth, Driver, Health, Options, PreparedDevice
 
-__all__ = ["ClaimRef", "DeviceHealth", "Driver", "Health", "Options", "PreparedDevice"]
+__all__ = ["ClaimRef", "Condition", "DeviceHealth", "Driver", "Health", "Options", "PreparedDevice"]

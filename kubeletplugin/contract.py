@@ -53,11 +53,22 @@ class ClaimRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A condition of a device in the claim's status. `since` is RFC 3339."""
+
+    type: str
+    status: bool
+    reason: str
+    message: str
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedDevice:
     """One device of a prepared claim, in the order of the claim's results.
 
     `requests` are base request names (`req`, never `req/sub`). `data` is written to the claim's
-    `status.devices[].data` (a JSON object, 10 KiB at most); empty leaves the status alone.
+    `status.devices[].data` (a JSON object, 10 KiB at most), with the conditions (8 at most); no data leaves the status alone.
     """
 
     requests: tuple[str, ...]
@@ -66,6 +77,7 @@ class PreparedDevice:
     cdi_ids: tuple[str, ...]
     share_id: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
+    conditions: tuple[Condition, ...] = ()
 
 
 class Health(enum.Enum):
@@ -103,9 +115,17 @@ class Driver(Protocol):
         ...
 
     async def devices(self, ref: ClaimRef) -> tuple[PreparedDevice, ...]:
-        """What `prepare` answered for this claim; nothing where it is not wholly prepared, or not kept.
+        """What `prepare` answers for this claim now; nothing where it is not wholly prepared, or not kept.
 
-        `status.devices` is written from it where a process died before it was.
+        Asked in turns, and `status.devices` is written again where `data` is another one than what is stored: change it
+        seldom.
+        """
+        ...
+
+    async def seen(self, claim: resource.Claim) -> None:
+        """A prepared claim as the API server has it now: other pods may use it since, its annotations may be others.
+
+        Told in turns, each time the claims are looked up.
         """
         ...
 

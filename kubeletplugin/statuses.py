@@ -9,8 +9,6 @@ never can is logged and left.
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
-from typing import Any
 
 import structlog
 
@@ -119,16 +117,41 @@ class Statuses:
         await self._api.patch(status.path(claim), body, kind=kind, fieldManager=owner, force=True)
 
     def _stored(self, found: claims.Found, devices: Devices) -> bool:
-        stored: dict[tuple[str, str, str], Mapping[str, Any]] = {
-            (entry.get("pool", ""), entry.get("device", ""), entry.get("shareID") or ""): entry.get("data") or {}
+        stored = {
+            (entry.get("pool", ""), entry.get("device", ""), entry.get("shareID") or ""): (
+                entry.get("data") or {},
+                {
+                    (one["type"], one["status"] == "True", one["reason"], one["message"])
+                    for one in entry.get("conditions") or ()
+                },
+            )
             for entry in found.statuses
             if entry.get("driver") == self._driver_name
         }
-        return all(stored.get((device.pool, device.device, device.share_id)) == device.data for device in devices)
+        return all(
+            stored.get((device.pool, device.device, device.share_id)) == (device.data, _said(device))
+            for device in devices
+        )
+
+
+def _said(device: contract.PreparedDevice) -> set[tuple[str, bool, str, str]]:
+    """Its conditions without their times: these alone are no reason to write."""
+    return {(one.type, one.status, one.reason, one.message) for one in device.conditions}
 
 
 def _entries(devices: Devices) -> tuple[status.DeviceStatus, ...]:
     return tuple(
-        status.DeviceStatus(pool=device.pool, device=device.device, share_id=device.share_id, data=device.data)
+        status.DeviceStatus(
+            pool=device.pool,
+            device=device.device,
+            share_id=device.share_id,
+            data=device.data,
+            conditions=tuple(
+                status.Condition(
+                    type=one.type, status=one.status, reason=one.reason, message=one.message, since=one.since
+                )
+                for one in device.conditions
+            ),
+        )
         for device in devices
     )

@@ -3,7 +3,8 @@
 A kubelet calls Unprepare only for claims that it remembers; a claim deleted while the plugin was down, or forgotten by
 the kubelet, would hold its device for ever (NV#1278). So each held claim is looked up by name and UID, at start and then
 in turns. Only a claim found gone twice, some seconds apart, is unprepared; an API server that does not answer proves
-nothing. One that is there gets its `status.devices`, which a process that was killed may not have written.
+nothing. One that is there is shown to the driver, and gets its `status.devices` where they have changed since, or a process
+that was killed has not written them.
 """
 
 import asyncio
@@ -38,8 +39,8 @@ class Sweep:
         self._confirm_s = min(_CONFIRM_S, period_s)
         self._series = series
         self._suspects: dict[resource.ClaimUID, float] = {}
-        self._told: set[resource.ClaimUID] = set()
-        """Whose status has been looked at: what this process prepares later is told without us."""
+        self._told: dict[resource.ClaimUID, statuses.Devices] = {}
+        """What was wanted as status: the same is not wanted again, for a server may not store it."""
 
     async def run(self) -> None:
         while True:
@@ -51,7 +52,7 @@ class Sweep:
         """Looks each held claim up once. `now` in seconds of any clock that does not jump."""
         held = await self._driver.prepared()
         self._suspects = {ref.uid: self._suspects[ref.uid] for ref in held if ref.uid in self._suspects}
-        self._told &= {ref.uid for ref in held}
+        self._told = {ref.uid: self._told[ref.uid] for ref in held if ref.uid in self._told}
         for ref in held:
             try:
                 found = await self._claims.held(ref)
@@ -66,11 +67,19 @@ class Sweep:
                 continue
             if found is not None:
                 self._suspects.pop(ref.uid, None)
-                if ref.uid not in self._told:
-                    self._statuses.want(found, await self._driver.devices(ref))
-                    self._told.add(ref.uid)
+                await self._tell(found, ref)
             elif now - self._suspects.setdefault(ref.uid, now) >= self._confirm_s:
                 await self._unprepare(ref)
+
+    async def _tell(self, found: claims.Found, ref: contract.ClaimRef) -> None:
+        try:
+            await self._driver.seen(found.claim)
+        except Exception as error:  # noqa: BLE001  whatever a driver makes of it, the claim is held as before
+            log.warning("claim could not be looked at", claim=str(ref), uid=ref.uid, error=repr(error))
+        devices = await self._driver.devices(ref)
+        if self._told.get(ref.uid) != devices:
+            self._statuses.want(found, devices)
+            self._told[ref.uid] = devices
 
     async def _unprepare(self, ref: contract.ClaimRef) -> None:
         """One that cannot be freed stays a suspect, and is no reason to leave the others."""

@@ -82,6 +82,8 @@ def _of_cards(known: users.Known) -> Iterator[picture.Problem]:
         look = f"kubectl egpu card {card.name}"
         for taint in card.taints:
             said = f"{taint.key}={taint.value}" if taint.value else taint.key
+            if taint.key == names.UNBOOKED_TAINT:
+                said = f"{said} ({taint.value} or more of its memory is used and not booked by any claim)"
             message = f"on node {card.node} is tainted {said}:{taint.effect}" + (
                 f" while {len(card.holders)} claims hold it" if card.holders else ""
             )

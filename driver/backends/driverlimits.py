@@ -2,7 +2,7 @@
 
     one container uses the share       NVIDIA's hook sets the limit on that container's group, each time it starts
     several do, or one with more       we set it on the group of their pod, once, through NVML: they share one account
-    several pods do                    nothing can hold them together: refused
+    several pods do                    nothing can hold them together: refused; one that comes later is held by itself
 
 The hook takes its limit from the container's environment, one for all cards of the container; what a pod sets there
 itself is replaced by what CDI sets. A hook that is missing or fails keeps the container from starting, so a share is
@@ -79,7 +79,7 @@ class DriverLimits:
             raise errors.NotReady(f"card {holding.card}: NVIDIA's hook that limits its memory is not known yet")
         arguments = (cdi.MEMORY_LIMITS_HOOK, "--driver-root", self._driver_root, "--gpu-id", holding.card)
         return cdi.Edits(
-            env=(f"{names.MEMORY_REQUEST_ENV}=0", f"{names.MEMORY_LIMIT_ENV}={holding.memory_mib}"),
+            env=(f"{names.MEMORY_REQUEST_ENV}=0", f"{names.MEMORY_LIMIT_ENV}={holding.memory_limit_mib}"),
             hooks=({"hookName": "createRuntime", "path": self._hook, "args": [Path(self._hook).name, *arguments]},),
         )
 
@@ -89,13 +89,39 @@ class DriverLimits:
         group = await self._groups.of_pod(holding.group)
         if group is None:
             raise errors.NotReady(f"{record}: pod {holding.group} has no control group here yet; it is tried again")
-        limit = holding.memory_mib * booking.MIB
+        limit = holding.memory_limit_mib * booking.MIB
         await self._limiter.limit_memory(inventory.CardUUID(holding.card), group, limit)
         told = await self._limiter.memory_limit(inventory.CardUUID(holding.card), group)
         if told != limit:
             raise errors.Unavailable(
                 f"{record}: card {holding.card} was told to limit {group} to {limit} bytes and says {told}"
             )
+
+    async def holds(self, holding: records.Holding, pods: frozenset[str]) -> bool:
+        """What the driver says of the pod's group, or of one of its containers': which of them it is, is not known here."""
+        limit = holding.memory_limit_mib * booking.MIB
+        for pod in sorted(pods):
+            group = await self._groups.of_pod(pod)
+            if group is None:
+                continue
+            for one in (group,) if holding.group else await self._groups.within(group):
+                if await self._limiter.memory_limit(inventory.CardUUID(holding.card), one) == limit:
+                    return True
+        return False
+
+    async def resize(self, holding: records.Holding, pods: frozenset[str]) -> None:
+        """In hook's place: what a container was given when it started is set anew. A pod with a second share of the card is
+        no case for this: whose limit is whose, its groups do not tell.
+        """
+        card, limit = inventory.CardUUID(holding.card), holding.memory_limit_mib * booking.MIB
+        for pod in sorted(pods):
+            group = await self._groups.of_pod(pod)
+            if group is None:
+                continue
+            for one in (group,) if holding.group else await self._groups.within(group):
+                now = await self._limiter.memory_limit(card, one)
+                if now != limit and (holding.group or now is not None):  # the hook has its containers still to come
+                    await self._limiter.limit_memory(card, one, limit)
 
     async def undo(self, record: records.Record, step: records.Step) -> None:
         """A card that does not answer is no reason to keep the claim: the limit goes with the pod's group, which goes now."""

@@ -91,6 +91,20 @@ class Share:
     async def undo(self, record: records.Record, step: records.Step) -> None:
         await self._rung(step.kind.partition("/")[0]).undo(record, step)
 
+    async def holds(self, holding: records.Holding, pods: frozenset[str]) -> bool | None:
+        """Whether its memory limit is in force now; None where what holds it cannot be asked."""
+        for each in self._rungs:
+            if rung.word(each.kind) == holding.enforcement and isinstance(each, rung.Witness):
+                return await each.holds(holding, pods)
+        return None
+
+    async def resize(self, holding: records.Holding, pods: frozenset[str]) -> None:
+        """Makes the holding's memory limit that of its running containers. Raises Invalid where what holds it cannot."""
+        held_by = self._rung(holding.enforcement)
+        if not isinstance(held_by, rung.Elastic):
+            raise errors.Invalid(f"{holding.enforcement} takes no other limit while programs run")
+        await held_by.resize(holding, pods)
+
     def _rung(self, name: str) -> rung.Rung:
         for each in self._rungs:
             if rung.word(each.kind) == name:

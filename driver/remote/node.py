@@ -156,6 +156,9 @@ class Node:
             )
             await self._news.wait()
 
+    async def seen(self, claim: resource.Claim) -> None:
+        """Nothing follows here from who else uses a remote card."""
+
     async def dropped(self, fields: frozenset[str]) -> None:
         """This node publishes nothing."""
 

@@ -39,7 +39,11 @@ def test_each_card_gets_an_object_of_its_name_with_its_holders() -> None:
     assert (held["state"], held["heldBy"], held["free"]) == ("Held", "ml/pod", {"memory": "0"})
     assert held["holders"][0]["pods"] == [{"name": "pod", "containers": ["main"]}]
     assert (free["state"], free["capacity"], free["free"]) == ("Free", {"memory": "80Gi"}, {"memory": "80Gi"})
-    assert [(one["type"], one["status"]) for one in free["conditions"]] == [("Healthy", "True"), ("Published", "True")]
+    assert [(one["type"], one["status"]) for one in free["conditions"]] == [
+        ("Healthy", "True"),
+        ("Published", "True"),
+        ("UsedAsBooked", "True"),
+    ]
 
 
 def test_nothing_is_written_where_nothing_changed() -> None:
@@ -56,9 +60,20 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     taint = {"key": "gpu.elasticgpu.io/lost", "effect": "NoSchedule", "timeAdded": AT}
     before = stored(turn(a_slice(a_card(1))))
     (write,) = turn(a_slice(a_card(1, taints=[taint])), found=before, at=LATER).values()
-    healthy, published = status(write)["conditions"]
+    healthy, published, _ = status(write)["conditions"]
     assert (healthy["status"], healthy["reason"], healthy["lastTransitionTime"]) == ("False", "Tainted", LATER)
     assert published["lastTransitionTime"] == AT
+
+
+def test_use_that_nobody_booked_is_a_condition_of_its_own() -> None:
+    """HAMi#1069: a card that is well and full of strangers."""
+    taint = {"key": "gpu.elasticgpu.io/used-beyond-booking", "value": "4Gi", "effect": "None", "timeAdded": AT}
+    (write,) = turn(a_slice(a_card(1, taints=[taint]))).values()
+    assert status(write)["state"] == "Free"
+    conditions = {one["type"]: (one["status"], one["message"]) for one in status(write)["conditions"]}
+    assert conditions["Healthy"] == ("True", "")
+    words = f"processes use 4Gi or more of its memory that no claim has booked, since {AT}"
+    assert conditions["UsedAsBooked"] == ("False", words)
 
 
 def test_the_object_goes_with_the_card() -> None:
@@ -72,7 +87,7 @@ def test_a_claim_keeps_the_object_of_a_card_that_is_gone_and_the_object_says_so(
     writes = turn(a_slice(a_card(1)), claim, found=before)
     gone = status(writes[name_of(2)])
     assert (gone["state"], gone["reason"]) == ("Unknown", "no longer published")
-    assert "claim ml/c still holds it" in gone["conditions"][1]["message"]
+    assert "claim ml/c still holds it" in gone["conditions"][-1]["message"]
     assert turn(a_slice(a_card(1)), claim, found=before | stored(writes)) == {}
     assert isinstance(turn(a_slice(a_card(1)), found=before | stored(writes))[name_of(2)], gpus.Remove)
 

@@ -69,7 +69,9 @@ SHARE = replace(
 )
 
 
-GROUPED = replace(SHARE, pods=("p",), holdings=tuple(replace(holding, group="p") for holding in SHARE.holdings))
+GROUPED = replace(
+    SHARE, pods=("p",), holdings=tuple(replace(holding, group="p", limit_mib=4096) for holding in SHARE.holdings)
+)
 
 
 def test_the_form_on_disk_has_not_changed_unnoticed() -> None:

@@ -7,12 +7,14 @@ kernel keeps the limits and refuses what is beyond them; `fake-cuda` in the cont
 import os
 import re
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hack import release
 from hack.cluster import cards
 from tests.e2e.manifests import a_container, a_pod, a_template
 from tests.e2e.stage import Object, Stage, until
@@ -104,8 +106,8 @@ def test_a_container_that_starts_again_has_its_limit_again(limits: Stage) -> Non
     container = a_container(command="sleep infinity & wait")
     pod = a_pod(template="template", containers=[container], restartPolicy="Always")
     limits.start(a_template(requests=[a_share("1Gi")]), with_programs(pod))
-    uid = limits.get("pod", "pod")["metadata"]["uid"]
-    for pid in limits.processes(uid, b"sleep\0infinity"):
+    (status,) = limits.get("pod", "pod")["status"]["containerStatuses"]
+    for pid in limits.processes(status["containerID"].rpartition("/")[2], b"sleep\0infinity"):
         os.kill(pid, signal.SIGKILL)
 
     def again() -> bool:
@@ -163,3 +165,117 @@ def test_a_node_whose_hook_is_missing_holds_nothing_and_says_so(limits: Stage) -
         away.rename(hook)
     until("the cards are held again", lambda: rung(limits) == {"driver"})
     limits.ready("pod")
+
+
+def _hasty(**patch: str) -> Object:
+    """The node driver looks at claims and use more often than it has to, or as usual again."""
+    settings = {"SWEEP_S": "2", "MEASURE_S": "1", "UNBOOKED_S": "6", "UNBOOKED_TAINT_MIB": "2000"}
+    env = [{"name": f"EGPU_{name}", "value": value, **patch} for name, value in settings.items()]
+    return {"spec": {"containers": [{"name": "driver", "env": env}]}}
+
+
+@pytest.fixture
+def measured(limits: Stage) -> Iterator[Stage]:
+    limits.patch_driver(_hasty())
+    limits.rollout()
+    yield limits
+    limits("delete", "pods", "--all", "--grace-period=1", "--timeout=60s")
+    limits.patch_driver(_hasty(**{"$patch": "delete"}))
+    limits.rollout()
+
+
+def series(stage: Stage, name: str, **labels: str) -> list[float]:
+    """Of the node's driver, those with these labels."""
+    (pod,) = stage.driver_pods(NODE)
+    path = f"/api/v1/namespaces/{release.NAMESPACE}/pods/{pod['metadata']['name']}:8080/proxy/metrics"
+    wanted = [f'{label}="{value}"' for label, value in labels.items()]
+    lines = stage.kubectl("get", "--raw", path).splitlines()
+    return [
+        float(line.split()[-1])
+        for line in lines
+        if line.startswith(f"elasticgpu_{name}{{") and all(word in line for word in wanted)
+    ]
+
+
+def _verified(stage: Stage, pod: str) -> Any:
+    data = data_of(stage, pod)
+    return data if "verified" in data else None
+
+
+HOLD = "/fake/fake-cuda $(env | sed -n 's/^ELASTIC_GPU_CARD_.*=//p') hold"
+
+
+def test_a_claim_tells_its_limit_its_use_and_when_the_limit_was_seen_in_force(measured: Stage) -> None:
+    measured.start(
+        *(a_template(name, requests=[a_share(memory)]) for name, memory in (("small", "1Gi"), ("large", "40Gi"))),
+        with_programs(a_pod("small", template="small")),
+        with_programs(a_pod("large", template="large", containers=[a_container(command=f"{HOLD} 5000")])),
+    )
+    uids = {name: measured.claim_of(name)["metadata"]["uid"] for name in ("small", "large")}
+    until(
+        "the program's memory is seen",
+        lambda: series(measured, "claim_memory_used_bytes", claim_uid=uids["large"]) == [5000 << 20],
+    )
+    assert series(measured, "claim_memory_used_bytes", claim_uid=uids["small"]) == [0]
+    assert series(measured, "claim_memory_limit_bytes", claim_uid=uids["small"]) == [1 << 30]
+    until(
+        "both limits were seen in force",
+        lambda: all(
+            series(measured, "claim_limit_verified_timestamp_seconds", claim_uid=uid)[0] for uid in uids.values()
+        ),
+    )
+    data = until("the claim says when", lambda: _verified(measured, "large"))
+    assert (data["memory"], data["limit"], data["enforcement"]["memory"]) == ("40Gi", {"memory": "40Gi"}, "driver")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", data["verified"])
+
+
+def test_a_process_that_nobody_booked_for_shows_on_the_card_and_keeps_new_pods_away(
+    measured: Stage, tmp_path: Path
+) -> None:
+    """HAMi#1069: processes outside Kubernetes fill a card."""
+    text = (driver_root(measured) / cards.CARDS_FILE).read_text()
+    file = tmp_path / "fake-nvml.cards"
+    file.write_text(text.replace(cards.MEMORY, str(measured.cluster.host_path(NODE, cards.MEMORY))))
+    (uuid, *_) = re.findall(r"uuid=(\S+)", text)
+
+    def shown() -> tuple[str, set[str]]:
+        card = next(one for one in measured.kubectl.objects("elasticgpus") if one["status"]["uuid"] == uuid)
+        (condition,) = (one for one in card["status"]["conditions"] if one["type"] == "UsedAsBooked")
+        devices = (measured.slice_of(NODE) or {})["spec"]["devices"]
+        taints = next(one.get("taints", []) for one in devices if one["attributes"]["uuid"]["string"] == uuid)
+        return condition["status"], {f"{taint['key']}={taint['value']}:{taint['effect']}" for taint in taints}
+
+    program = (driver_root(measured) / cards.LIBRARIES / "fake-cuda", uuid, "hold", "3000")
+    with subprocess.Popen(program, env={"FAKE_NVML_CARDS": str(file)}, stdout=subprocess.DEVNULL) as stranger:
+        until(
+            "the card says so", lambda: shown() == ("False", {"gpu.elasticgpu.io/used-beyond-booking=2Gi:NoSchedule"})
+        )
+        stranger.kill()
+    until("the card is as booked again", lambda: shown() == ("True", set()))
+
+
+def test_the_limit_of_a_running_share_follows_its_claims_annotation(measured: Stage) -> None:
+    """HAMi#740, #1224: resize without a restart."""
+    pod = with_programs(a_pod(template="template"))
+    measured.start(a_template(requests=[a_share("1Gi")]), pod)
+    claim = measured.claim_of("pod")["metadata"]["name"]
+
+    def ask(text: str) -> None:
+        measured("annotate", "--overwrite", "resourceclaim", claim, f"elasticgpu.io/memory-limit{text}")
+
+    def condition() -> tuple[str, str]:
+        (device,) = measured.get("resourceclaim", claim)["status"]["devices"]
+        (found,) = device.get("conditions") or [{"reason": "", "message": ""}]
+        return found["reason"], found["message"]
+
+    ask("=512Mi")
+    until("the container has less", lambda: cuda(measured, "pod", "info") == "free 512 MiB, total 512 MiB")
+    until("the claim says so", lambda: condition() == ("Applied", "request card is held to 512Mi"))
+    assert data_of(measured, "pod")["limit"] == {"memory": "512Mi"}
+    ask("=2Gi")
+    until("more than is booked is refused", lambda: condition()[0] == "Refused")
+    assert "A booking cannot grow: make a new claim for more" in condition()[1]
+    assert cuda(measured, "pod", "info") == "free 512 MiB, total 512 MiB"
+    ask("-")
+    until("it has what it booked", lambda: cuda(measured, "pod", "info") == "free 1024 MiB, total 1024 MiB")
+    until("nothing is left to say", lambda: condition() == ("", ""))

@@ -39,6 +39,7 @@ class Machine:
         self.mps: mpsdriver.MPSDriver | None = None
         self.cgroups = root / "cgroups"
         self.proc = root / "proc"
+        self.unbooked_taint_mib = 0
         for directory in (self.driver_root / "dev", self.driver_root / LIBRARIES, root / "sys"):
             directory.mkdir(parents=True)
         self.cgroups.mkdir()
@@ -106,6 +107,9 @@ class Machine:
             mps_control=self.mps and self.mps.program,
             cgroups=self.cgroups,
             proc=self.mps.proc if self.mps else self.proc,
+            measure_s=0.05,
+            unbooked_s=0.1,
+            unbooked_taint_mib=self.unbooked_taint_mib,
         )
 
     @contextlib.asynccontextmanager

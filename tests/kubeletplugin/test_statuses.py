@@ -1,9 +1,47 @@
 """status.devices: behind the answer, written once, never in the way."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
+from kubeletplugin import contract
 from tests.kubeletplugin.worlds import CLAIMS, DRIVER, POOL, ScriptedDriver, ref, world
+
+
+async def test_conditions_are_written_with_the_data_and_their_times_alone_are_no_reason_to_write(
+    tmp_path: Path,
+) -> None:
+    driver = ScriptedDriver()
+
+    def condition(reason: str, since: str) -> contract.Condition:
+        return contract.Condition(type="Lit", status=False, reason=reason, message="it is dark", since=since)
+
+    def told_as(found: contract.Condition) -> None:
+        driver.answers = {
+            uid: tuple(replace(device, conditions=(found,)) for device in devices)
+            for uid, devices in driver.answers.items()
+        }
+
+    async with world(tmp_path) as w, w.serving(driver, sweep_period_s=0.1):
+        await (await w.kubelet.plugin(DRIVER)).prepared(w.put_claim())
+        told_as(condition("NoBulb", "2026-01-01T00:00:00Z"))
+        await w.server.until(lambda: w.devices_told() and w.devices_told()[0].get("conditions"))
+        assert w.devices_told()[0]["conditions"] == [
+            {
+                "type": "Lit",
+                "status": "False",
+                "reason": "NoBulb",
+                "message": "it is dark",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }
+        ]
+        writes = w.server.count("PATCH", CLAIMS)
+        told_as(condition("NoBulb", "2026-02-02T00:00:00Z"))
+        looks = w.server.count("GET", CLAIMS)
+        await w.server.until(lambda: w.server.count("GET", CLAIMS) > looks + 4)
+        assert w.server.count("PATCH", CLAIMS) == writes
+        told_as(condition("NoPower", "2026-02-02T00:00:00Z"))
+        await w.server.until(lambda: w.devices_told()[0]["conditions"][0]["reason"] == "NoPower")
 
 
 async def test_a_prepared_device_is_told_with_data_and_share(tmp_path: Path) -> None:

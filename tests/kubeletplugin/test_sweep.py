@@ -1,6 +1,7 @@
 """Claims that are gone from the API server are given back. Replays NV#1278 and NV#840."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 from tests.kubeletplugin.worlds import CLAIMS, DRIVER, ScriptedDriver, ref, world
@@ -91,6 +92,19 @@ async def test_a_status_that_a_server_does_not_store_is_tried_once_and_not_at_ea
             w.put_claim()
             await w.server.until(lambda: w.server.count("GET", CLAIMS) > looks + 4)
         assert w.server.count("PATCH", CLAIMS) == before + 1
+
+
+async def test_a_status_that_a_driver_changes_is_written_again_and_the_claim_is_shown_to_it(tmp_path: Path) -> None:
+    driver = ScriptedDriver()
+    async with world(tmp_path) as w, w.serving(driver, sweep_period_s=PERIOD_S):
+        await (await w.kubelet.plugin(DRIVER)).prepared(w.put_claim())
+        await w.server.until(w.devices_told)
+        assert (await driver.claims_seen.get()).uid == "uid-1"
+        driver.answers = {
+            uid: tuple(replace(device, data={"watts": 8}) for device in devices)
+            for uid, devices in driver.answers.items()
+        }
+        await w.server.until(lambda: w.devices_told()[0]["data"] == {"watts": 8})
 
 
 async def test_a_claim_that_cannot_be_freed_does_not_hold_up_the_others(tmp_path: Path) -> None:

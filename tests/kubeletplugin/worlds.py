@@ -52,6 +52,7 @@ class ScriptedDriver:
     released: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     healths: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
     dropped_fields: frozenset[str] = frozenset()
+    claims_seen: asyncio.Queue[resource.Claim] = field(default_factory=asyncio.Queue)
     answers: dict[str, tuple[contract.PreparedDevice, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -89,6 +90,9 @@ class ScriptedDriver:
 
     async def devices(self, ref: contract.ClaimRef) -> tuple[contract.PreparedDevice, ...]:
         return self.answers.get(ref.uid, ()) if ref.uid in self.held else ()
+
+    async def seen(self, claim: resource.Claim) -> None:
+        self.claims_seen.put_nowait(claim)
 
     async def pools(self) -> AsyncIterator[tuple[resource.Pool, ...]]:
         yield (resource.Pool(name=POOL, devices=(resource.Device(name="lamp-1"),)),)

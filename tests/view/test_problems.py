@@ -60,6 +60,12 @@ def test_a_tainted_card_is_listed_since_its_taint() -> None:
     assert (found.since, found.command) == ("2026-01-02T00:00:00Z", f"kubectl egpu card {name_of(1)}")
 
 
+def test_use_that_nobody_booked_is_listed_with_its_amount() -> None:  # HAMi#1069
+    taint = {"key": "gpu.elasticgpu.io/used-beyond-booking", "value": "4Gi", "effect": "None"}
+    found = problems(a_node(), a_driver(), a_slice(a_card(taints=[taint])))["CardTainted"]
+    assert "(4Gi or more of its memory is used and not booked by any claim):None" in found.message
+
+
 def test_a_node_whose_driver_is_silent_is_listed_while_the_node_is_well() -> None:  # k8s#141912
     found = problems(a_node(), a_driver(ready="False"), a_slice(a_card()))["DriverSilent"]
     assert (found.about, found.since) == ("node node1", "2026-01-01T00:10:00Z")
