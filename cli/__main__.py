@@ -8,7 +8,11 @@ What a command needs is imported when it runs. Flags of kubectl's own go along w
 import argparse
 import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cli import commands
 
 COMMANDS = {
     "status": "the whole cluster: sums by model, class, namespace and workload type, and what is wrong (the default)",
@@ -18,6 +22,10 @@ COMMANDS = {
     "pods": "pods with cards, and why a pod waits for one",
     "claims": "claims with the cards, nodes and pods that they have",
     "classes": "classes: how many cards match, are held and are waited for",
+    "top": "what is used of each card beside what is booked, or of each claim (top claims)",
+    "cordon": "keep new claims off one card: --evict ends the pods that have it",
+    "uncordon": "let claims have the card again",
+    "doctor": "what is set up wrong in the cluster, and what to do; exit code 0 nothing, 1 something, 2 it cannot be told",
     "claim": "write a ResourceClaimTemplate for a workload type or a class: --count cards, or shares of --cores and --memory",
     "translate": "what manifests that ask for cards by old names become, read from files, without a cluster",
     "completion": "how to have the shell complete all this",
@@ -38,6 +46,7 @@ _TAKE_VALUE = (
     "--selector",
     "--output",
     "--color",
+    "--node",
 )
 _EXIT = "exit codes: 0 answered, 1 what was asked for by name is not there, 2 it cannot be told, 130 interrupted"
 
@@ -87,6 +96,8 @@ def _run(arguments: Sequence[str]) -> int:
         headers=not given.no_headers,
         quiet=given.quiet,
         name=getattr(given, "name", ""),
+        nodes=getattr(given, "node", ()),
+        evict=getattr(given, "evict", False),
         title=getattr(given, "title", ""),
         size=templates.Size(
             count=getattr(given, "count", 1), cores=getattr(given, "cores", None), memory=getattr(given, "memory", None)
@@ -96,11 +107,32 @@ def _run(arguments: Sequence[str]) -> int:
         if given.watch:
             from cli import watching  # noqa: PLC0415
 
-            return watching.follow(asked, clock)
-        return commands.run(asked)
+            return watching.follow(asked, _answering(given.command), clock)
+        return _answering(given.command)(asked)
     except errors.ElasticGPUError as error:
         sys.stderr.write(f"{error}\n")
         return commands.UNTOLD
+
+
+def _answering(command: str) -> "Callable[[commands.Asked], int]":
+    """Each brings its own imports."""
+    match command:
+        case "top":
+            from cli import top  # noqa: PLC0415
+
+            return top.run
+        case "cordon" | "uncordon":
+            from cli import cordon  # noqa: PLC0415
+
+            return cordon.run
+        case "doctor":
+            from cli import doctor  # noqa: PLC0415
+
+            return doctor.run
+        case _:
+            from cli import commands  # noqa: PLC0415
+
+            return commands.run
 
 
 def _translate(given: argparse.Namespace) -> int:
@@ -139,8 +171,13 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text, parents=[common], epilog=_EXIT)
-        if name == "card":
+        if name in ("card", "cordon", "uncordon"):
             command.add_argument("name", metavar="NAME")
+        if name == "cordon":
+            command.add_argument("--evict", action="store_true", help="end the pods that have the card")
+        if name == "top":
+            command.add_argument("name", metavar="WHAT", nargs="?", default="cards", choices=["cards", "claims"])
+            command.add_argument("--node", action="append", default=[], help="of this node; may be repeated")
         if name == "claim":
             command.add_argument("name", metavar="TYPE", help="a workload type such as training, or a class")
             command.add_argument("--count", type=int, default=1, help="how many cards or shares")
@@ -149,8 +186,9 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--title", default="", help="the template's name")
         if name == "translate":
             _add_translation(command)
-        if name in ("pods", "claims"):
-            command.add_argument("-l", "--selector", default="", help="those with these labels")
+        if name in ("pods", "claims", "cards", "nodes"):
+            whose = "those with these labels" if name in ("pods", "claims") else "those of nodes with these labels"
+            command.add_argument("-l", "--selector", default="", help=whose)
     return parser
 
 

@@ -37,6 +37,8 @@ class Asked:
     headers: bool = True
     quiet: bool = False
     name: str = ""
+    nodes: Sequence[str] = ()
+    evict: bool = False
     size: templates.Size = field(default_factory=templates.Size)
     title: str = ""
     out: TextIO = sys.stdout
@@ -68,6 +70,10 @@ _LISTINGS: Mapping[str, _Listing] = {
 }
 
 
+_BY_NODE: Mapping[str, Callable[[Any], str]] = {"cards": lambda row: row.node, "nodes": lambda row: row.name}
+"""Where labels are those of nodes."""
+
+
 def run(asked: Asked) -> int:
     """Prints the answer and gives the exit code."""
     if asked.command == "status":
@@ -79,21 +85,35 @@ def run(asked: Asked) -> int:
     return _list(asked)
 
 
+def version() -> str:
+    """Of the installed plugin; empty for a run from the tree."""
+    from importlib import metadata  # noqa: PLC0415  costs more than most answers
+
+    try:
+        return metadata.version("elastic-gpu")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
 def _list(asked: Asked) -> int:
     namespace = _namespace(asked) if asked.command in ("pods", "claims") else asked.namespace
-    view = _view(asked, _wanted(asked, namespace), namespace)
+    seen = gatherer.gather(asked.way, _wanted(asked, namespace), namespace)
+    view = join.View(seen)
     listing = _LISTINGS[asked.command]
     rows = listing.rows(view)
+    if asked.labels and asked.command in _BY_NODE:
+        chosen = {node.name for node in seen.nodes.items}
+        rows = [row for row in rows if _BY_NODE[asked.command](row) in chosen]
     if asked.form in ("json", "yaml"):
-        _print_document(document.listing(listing.kind, rows, view), asked)
+        print_document(document.listing(listing.kind, rows, view), asked)
     elif asked.form == "name":
         asked.out.write("".join(f"{listing.prefix}/{row.name}\n" for row in rows))
     elif rows:
-        style = _style(asked, view, spaces=not namespace)
-        _print_sheet(listing.sheet(rows, style), asked)
+        style = style_of(asked, view, spaces=not namespace)
+        print_sheet(listing.sheet(rows, style), asked)
     main = {"nodes": "slices", "cards": "slices"}.get(asked.command, asked.command)
     unknown = main in view.unknown and not rows
-    _warn(asked, view)
+    warn(asked, view)
     if not rows and not unknown:
         where = f" in {namespace} namespace" if namespace and asked.command in ("pods", "claims") else ""
         asked.warnings.write(f"No {asked.command} found{where}.\n")
@@ -104,9 +124,10 @@ def _wanted(asked: Asked, namespace: str) -> tuple[queries.Query, ...]:
     claims = queries.claims()
     match asked.command:
         case "cards":
-            return (queries.slices(), claims)
+            chosen = (queries.nodes(asked.labels),) if asked.labels else ()
+            return (queries.slices(), claims, queries.rules(), *chosen)
         case "nodes":
-            return (queries.slices(), claims, queries.nodes(), queries.drivers())
+            return (queries.slices(), claims, queries.nodes(asked.labels), queries.drivers(), queries.rules())
         case "pods":
             pods = queries.pods(namespace, asked.labels)
             return (queries.slices(), claims, pods, queries.device_classes(), queries.drivers())
@@ -118,42 +139,42 @@ def _wanted(asked: Asked, namespace: str) -> tuple[queries.Query, ...]:
 
 def _status(asked: Asked) -> int:
     lists = (queries.classes(), queries.device_classes(), queries.nodes(), queries.drivers())
-    wanted = (queries.slices(), queries.claims(), *lists, *queries.pods_for_status())
-    view = _view(asked, wanted, asked.namespace)
+    wanted = (queries.slices(), queries.claims(), queries.rules(), *lists, *queries.pods_for_status())
+    view = view_of(asked, wanted, asked.namespace)
     if asked.form in ("json", "yaml"):
         parts = ("total", "models", "nodes", "classes", "namespaces", "workload_types", "problems")
         item = {name: document.plain(getattr(view, name)) for name in parts}
-        _print_document(document.single("Status", item, view), asked)
+        print_document(document.single("Status", item, view), asked)
     else:
-        asked.out.write(status.page(view, _style(asked, view), asked.output, wide=asked.form == "wide"))
-    _warn(asked, view)
+        asked.out.write(status.page(view, style_of(asked, view), asked.output, wide=asked.form == "wide"))
+    warn(asked, view)
     return UNTOLD if "slices" in view.unknown else FOUND
 
 
 def _card(asked: Asked) -> int:
-    wanted = (queries.slices(), queries.claims())
-    view = _view(asked, wanted, asked.namespace)
-    found = [card for card in view.cards if _named(card, asked.name)]
+    wanted = (queries.slices(), queries.claims(), queries.rules())
+    view = view_of(asked, wanted, asked.namespace)
+    found = matching(view, asked.name)
     if len(found) != 1:
-        _warn(asked, view)
-        asked.warnings.write(_not_one(found, asked.name))
+        warn(asked, view)
+        asked.warnings.write(not_one(found, asked.name))
         return UNTOLD if "slices" in view.unknown else MISSING
     spaces = sorted({holder.namespace for holder in (*found[0].holders, *found[0].observers)})
     if spaces:  # whose containers use it is told by the pods of these namespaces alone
         view = _with_pods(asked, wanted, spaces)
         found = [card for card in view.cards if card.name == found[0].name] or found
     if asked.form in ("json", "yaml"):
-        _print_document(document.single("Card", found[0], view), asked)
+        print_document(document.single("Card", found[0], view), asked)
     elif asked.form == "name":
         asked.out.write(f"{_LISTINGS['cards'].prefix}/{found[0].name}\n")
     else:
-        asked.out.write(status.card(found[0], view, _style(asked, view), asked.output))
-    _warn(asked, view)
+        asked.out.write(status.card(found[0], view, style_of(asked, view), asked.output))
+    warn(asked, view)
     return FOUND
 
 
 def _claim(asked: Asked) -> int:
-    view = _view(asked, (queries.classes(),), asked.namespace)
+    view = view_of(asked, (queries.classes(),), asked.namespace)
     if why := view.unknown.get("classes"):
         asked.warnings.write(f"Error: classes: {tables.clean(why)}\n")
         return UNTOLD
@@ -166,7 +187,7 @@ def _claim(asked: Asked) -> int:
     made = templates.template(title, asked.namespace, of, asked.size)
     if of.ready != "True" and not asked.quiet:
         asked.warnings.write(f"Warning: class {of.name} is not ready: {tables.clean(of.reason)}\n")
-    _print_document(made, dataclasses.replace(asked, form="json" if asked.form == "json" else "yaml"))
+    print_document(made, dataclasses.replace(asked, form="json" if asked.form == "json" else "yaml"))
     if asked.form != "json":
         asked.out.write(templates.usage(title))
     return FOUND
@@ -174,7 +195,11 @@ def _claim(asked: Asked) -> int:
 
 def _with_pods(asked: Asked, wanted: Sequence[queries.Query], spaces: Sequence[str]) -> join.View:
     pods = queries.pods(spaces[0]) if len(spaces) == 1 else queries.pods()
-    return _view(asked, (*wanted, pods), asked.namespace)
+    return view_of(asked, (*wanted, pods), asked.namespace)
+
+
+def matching(view: join.View, name: str) -> list[picture.Card]:
+    return [card for card in view.cards if _named(card, name)]
 
 
 def _named(card: picture.Card, name: str) -> bool:
@@ -185,7 +210,7 @@ def _named(card: picture.Card, name: str) -> bool:
     return own.startswith(head) and (not dots or own.endswith(tail))
 
 
-def _not_one(found: Iterable[picture.Card], name: str) -> str:
+def not_one(found: Iterable[picture.Card], name: str) -> str:
     names = [card.name for card in found]
     if not names:
         return f'Error: card "{tables.clean(name)}" not found; kubectl egpu cards lists them all\n'
@@ -197,17 +222,17 @@ def _namespace(asked: Asked) -> str:
     return "" if asked.everywhere else asked.namespace or asked.way.namespace()
 
 
-def _view(asked: Asked, wanted: Sequence[queries.Query], namespace: str) -> join.View:
+def view_of(asked: Asked, wanted: Sequence[queries.Query], namespace: str) -> join.View:
     return join.View(gatherer.gather(asked.way, wanted, namespace))
 
 
-def _style(asked: Asked, view: join.View, *, spaces: bool = True) -> sheets.Style:
+def style_of(asked: Asked, view: join.View, *, spaces: bool = True) -> sheets.Style:
     brief = asked.output.terminal and asked.form != "wide"
     names = sheets.short_names(view.cards) if brief else {}
     return sheets.Style(now=asked.now, brief=brief, spaces=spaces, names=names)
 
 
-def _print_sheet(sheet: sheets.Sheet, asked: Asked) -> None:
+def print_sheet(sheet: sheets.Sheet, asked: Asked) -> None:
     asked.out.write(
         tables.table(
             sheet.columns,
@@ -220,7 +245,7 @@ def _print_sheet(sheet: sheets.Sheet, asked: Asked) -> None:
     )
 
 
-def _print_document(content: dict[str, Any], asked: Asked) -> None:
+def print_document(content: dict[str, Any], asked: Asked) -> None:
     if asked.form == "json":
         asked.out.write(_json(content) + "\n")
         return
@@ -237,7 +262,7 @@ def _json(content: dict[str, Any]) -> str:
     return msgspec.json.format(msgspec.json.encode(content), indent=4).decode()
 
 
-def _warn(asked: Asked, view: join.View) -> None:
+def warn(asked: Asked, view: join.View) -> None:
     """What was asked for and could not be read; on stderr, so that scripts keep their data."""
     if asked.quiet:
         return

@@ -53,6 +53,8 @@ def _together(one: objects.Part[Any], other: objects.Part[Any]) -> objects.Part[
 def _part(query: queries.Query, answer: kubectl.Answer) -> objects.Part[Any]:
     if answer.reason in ("Unreachable", "Unauthorized"):
         raise errors.Unavailable(answer.words)
+    if answer.reason == "NotFound" and query.optional:
+        return objects.Part()
     if answer.reason:
         return objects.Part(unknown=query.why_not(answer.reason, answer.words))
     namespace = query.namespace if query.instead else ""

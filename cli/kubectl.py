@@ -1,4 +1,4 @@
-"""kubectl, the only door to the cluster: `kubectl get --raw <path>`.
+"""kubectl, the only door to the cluster: `kubectl get --raw <path>`, and `create` and `delete` for what is asked to change.
 
 It brings the user's kubeconfig, credentials, TLS and rights; none of these is ever touched here. All questions of a
 batch run side by side, each into a file of its own, so that none waits for another to be read.
@@ -9,7 +9,7 @@ import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -41,25 +41,42 @@ class Kubectl:
         """One answer a path, in their order. Waits for all."""
         return self._run([["get", "--raw", path] for path in paths], decode=True)
 
+    def texts(self, paths: Iterable[str]) -> list[Answer]:
+        """As `ask`, for answers that are not JSON."""
+        return self._run([["get", "--raw", path] for path in paths], decode=False)
+
+    def create(self, *posted: tuple[str, Mapping[str, Any]]) -> list[Answer]:
+        """Each (path, body), posted; its answer. Waits for all."""
+        questions = [["create", "--raw", path, "-f", "-"] for path, _ in posted]
+        return self._run(questions, decode=True, inputs=[json.dumps(body).encode() for _, body in posted])
+
+    def delete(self, path: str) -> Answer:
+        (answer,) = self._run([["delete", "--raw", path]], decode=True)
+        return answer
+
     def namespace(self) -> str:
         """The namespace of the context in use."""
         (answer,) = self._run([["config", "view", "--minify", "-o", "jsonpath={..namespace}"]], decode=False)
         return str(answer.data or "").strip() or "default"
 
-    def _run(self, questions: Sequence[Sequence[str]], *, decode: bool) -> list[Answer]:
+    def _run(self, questions: Sequence[Sequence[str]], *, decode: bool, inputs: Sequence[bytes] = ()) -> list[Answer]:
         with contextlib.ExitStack() as stack:
             running = []
-            for question in questions:
-                out, err = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(2))
-                process = self._started(question, out, err)
+            for number, question in enumerate(questions):
+                out, err, given = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+                given.write(inputs[number] if inputs else b"")
+                given.seek(0)
+                process = self._started(question, out, err, given)
                 stack.callback(_ended, process)
                 running.append((process, out, err))
             return [_answer(process, out, err, decode=decode) for process, out, err in running]
 
-    def _started(self, question: Sequence[str], out: IO[bytes], err: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _started(
+        self, question: Sequence[str], out: IO[bytes], err: IO[bytes], given: IO[bytes]
+    ) -> subprocess.Popen[bytes]:
         command = [self._program, *question, *self._flags]
         try:
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)  # noqa: S603
+            return subprocess.Popen(command, stdin=given, stdout=out, stderr=err)  # noqa: S603
         except OSError as error:
             raise errors.Unavailable(
                 f"{self._program} cannot be run ({error.strerror}); it has to be in PATH"

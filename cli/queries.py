@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api import names
-from view import reader
+from view import objects, reader
 
 _RESOURCES = "/apis/resource.k8s.io/v1"
 _DRIVER_LABELS = ",".join(f"{key}={value}" for key, value in names.DRIVER_PODS.items())
@@ -28,6 +28,7 @@ class Kind(enum.StrEnum):
     DEVICE_CLASSES = "device_classes"
     NODES = "nodes"
     DRIVERS = "drivers"
+    RULES = "rules"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,8 @@ class Query:
     namespace: str = ""
     partial: bool = False
     instead: bool = False
+    optional: bool = False
+    """A server that does not know the kind has none of it."""
 
     @property
     def resource(self) -> str:
@@ -95,12 +98,23 @@ def device_classes() -> Query:
     return Query(kind=Kind.DEVICE_CLASSES, path=f"{_RESOURCES}/deviceclasses", read=reader.device_class)
 
 
-def nodes() -> Query:
-    return Query(kind=Kind.NODES, path="/api/v1/nodes", read=reader.node)
+def nodes(labels: str = "") -> Query:
+    path = _path("/api/v1/nodes", labelSelector=labels)
+    return Query(kind=Kind.NODES, path=path, read=reader.node, partial=bool(labels))
+
+
+def rules() -> Query:
+    """Taints put on cards beside the driver, since Kubernetes 1.37."""
+    return Query(kind=Kind.RULES, path=f"{_RESOURCES}/devicetaintrules", read=reader.taint_rule, optional=True)
 
 
 def drivers() -> Query:
     return Query(kind=Kind.DRIVERS, path=_path("/api/v1/pods", labelSelector=_DRIVER_LABELS), read=reader.driver_pod)
+
+
+def series(pod: objects.DriverPod) -> str:
+    """The path of what a node driver tells Prometheus, by way of the API server."""
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}:{pod.port}/proxy/metrics"
 
 
 def _within(namespace: str) -> str:

@@ -18,7 +18,7 @@ _PAUSE_S = 2.0
 _HOME_AND_CLEAR = "\033[H\033[2J\033[3J"
 
 
-def follow(asked: commands.Asked, clock: Callable[[], datetime.datetime]) -> int:
+def follow(asked: commands.Asked, run: Callable[[commands.Asked], int], clock: Callable[[], datetime.datetime]) -> int:
     """Does not return while all is well. Raises Invalid in a pipe."""
     if not asked.output.terminal or asked.form in ("json", "yaml", "name"):
         raise errors.Invalid(
@@ -27,7 +27,7 @@ def follow(asked: commands.Asked, clock: Callable[[], datetime.datetime]) -> int
     shown = ""
     while True:
         page = io.StringIO()
-        code = commands.run(dataclasses.replace(asked, out=page, warnings=page, now=clock()))
+        code = run(dataclasses.replace(asked, out=page, warnings=page, now=clock()))
         if page.getvalue() != shown:
             shown = page.getvalue()
             sys.stdout.write(_HOME_AND_CLEAR + shown)

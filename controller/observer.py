@@ -13,11 +13,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import structlog
+
+from api import errors
 from controller import gpus, watcher
 from kube import apiserver, informer
 from view import join, objects, reader
 
 T = TypeVar("T")
+_log = structlog.get_logger("observer")
 
 _PACE_S = 1.0
 """Between pictures: claims come and go by the thousand, and people read once in a while."""
@@ -26,6 +30,9 @@ _REST = 4
 _CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 _PODS = "/api/v1/pods"
 _NODES = "/api/v1/nodes"
+_SERVED = "/apis/resource.k8s.io/v1"
+_RULES = "devicetaintrules"
+_ASK_AGAIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +69,9 @@ class Observer:
             "nodes": self._nodes,
             "elasticgpus": self._gpus,
         }
+        self._api = api
+        self._rules = informer.Informer(api, f"{_SERVED}/{_RULES}", project=reader.taint_rule)
+        self._no_rules = False
         self._stale = asyncio.Event()
         self._latest = self._scene(0)
         self._turn = asyncio.Condition()
@@ -71,7 +81,8 @@ class Observer:
         async with asyncio.TaskGroup() as group:
             for name, kept in self._own.items():
                 group.create_task(kept.run(), name=f"watch {name}")
-            for kept in (*self._lent, *self._own.values()):
+            group.create_task(self._follow_rules(), name=f"watch {_RULES}")
+            for kept in (*self._lent, *self._own.values(), self._rules):
                 group.create_task(self._note_changes(kept), name="note changes")
             while True:
                 await self._stale.wait()
@@ -112,9 +123,24 @@ class Observer:
             nodes=_part(self._nodes, lambda item: item),
             classes=_part(self._classes, lambda item: item.seen),
             device_classes=_part(self._device_classes, lambda item: item.seen),
+            rules=objects.Part() if self._no_rules else _part(self._rules, lambda item: item),
         )
         found = dict(self._gpus.objects) if self._gpus.synced.is_set() else None
         return Scene(number=number, seen=seen, view=join.View(seen), gpus=found)
+
+    async def _follow_rules(self) -> None:
+        """Servers before 1.37 have none of them, and are not asked for them again."""
+        while True:
+            try:
+                served = await self._api.get(_SERVED)
+                break
+            except errors.ElasticGPUError as error:
+                _log.warning("kinds not listed", path=_SERVED, reason=str(error))
+                await asyncio.sleep(_ASK_AGAIN_S)
+        if any(kind["name"] == _RULES for kind in (served or {}).get("resources") or ()):
+            await self._rules.run()
+        self._no_rules = True
+        self._stale.set()
 
     async def _note_changes(self, kept: informer.Informer[Any]) -> None:
         seen = 0

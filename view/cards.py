@@ -7,6 +7,7 @@ What must stay true: only a pool's newest generation counts, as for the schedule
 consumed capacity holds the whole card; claims with admin access hold nothing.
 """
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -53,14 +54,18 @@ def pools(slices: Iterable[objects.Slice]) -> tuple[Pool, ...]:
 
 
 def build(
-    found: Iterable[Pool], claims: objects.Part[objects.Claim], pods: objects.Part[objects.Pod]
+    found: Iterable[Pool],
+    claims: objects.Part[objects.Claim],
+    pods: objects.Part[objects.Pod],
+    rules: Iterable[objects.TaintRule] = (),
 ) -> tuple[picture.Card, ...]:
     """All cards in the order of nodes and slices."""
+    rules = tuple(rules)
     results = _results(claims.items)
     uses = _uses(pods.items)
     unknown = _not_known(claims)
     return tuple(
-        _card(device, pool, results.get((pool.name, device.name), ()), uses, unknown)
+        _card(_tainted(device, pool.name, rules), pool, results.get((pool.name, device.name), ()), uses, unknown)
         for pool in sorted(found, key=lambda pool: (pool.node, pool.name))
         for item in pool.slices
         for device in item.devices
@@ -105,6 +110,12 @@ def _results(claims: Iterable[objects.Claim]) -> Mapping[Key, list[tuple[objects
         for result in claim.results:
             found[result.pool, result.device].append((claim, result))
     return found
+
+
+def _tainted(device: objects.Device, pool: str, rules: tuple[objects.TaintRule, ...]) -> objects.Device:
+    """With the taints that rules put on it, as kube-scheduler sees it."""
+    more = tuple(rule.taint for rule in rules if rule.pool in ("", pool) and rule.device in ("", device.name))
+    return dataclasses.replace(device, taints=(*device.taints, *more)) if more else device
 
 
 def _card(

@@ -24,7 +24,7 @@ class View:
 
     @functools.cached_property
     def cards(self) -> tuple[picture.Card, ...]:
-        return cards.build(self.pools, self._seen.claims, self._seen.pods)
+        return cards.build(self.pools, self._seen.claims, self._seen.pods, self._seen.rules.items)
 
     @functools.cached_property
     def pods(self) -> tuple[picture.Pod, ...]:

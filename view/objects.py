@@ -39,6 +39,16 @@ class Taint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaintRule:
+    """A taint that somebody put on devices beside the driver: empty `pool` and `device` stand for all."""
+
+    name: str
+    pool: str
+    device: str
+    taint: Taint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """`capacity` in whole units: bytes, percent, pieces. `shared`: several claims may hold parts of it."""
 
@@ -162,13 +172,19 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverPod:
-    """A pod of the node driver: whether someone answers for the node's cards."""
+    """A pod of the node driver: whether someone answers for the node's cards.
+
+    port: where it tells its series, 0 where it does not say. version: of its chart. account: whose rights it has.
+    """
 
     node: str
     name: str
     namespace: str
     ready: bool
     since: str
+    port: int = 0
+    version: str = ""
+    account: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,3 +198,4 @@ class Objects:
     device_classes: Part[DeviceClass] = field(default_factory=lambda: Part(unknown=NOT_ASKED))
     nodes: Part[Node] = field(default_factory=lambda: Part(unknown=NOT_ASKED))
     drivers: Part[DriverPod] = field(default_factory=lambda: Part(unknown=NOT_ASKED))
+    rules: Part[TaintRule] = field(default_factory=lambda: Part(unknown=NOT_ASKED))

@@ -15,6 +15,7 @@ from view import objects
 
 T = TypeVar("T")
 JSON = Mapping[str, Any]
+_METRICS_PORT = "metrics"
 
 
 def part(
@@ -47,6 +48,19 @@ def slice_(data: JSON) -> objects.Slice | None:
         node=spec.get("nodeName") or "",
         created=meta.get("creationTimestamp", ""),
         devices=tuple(_device(item) for item in spec.get("devices") or ()),
+    )
+
+
+def taint_rule(data: JSON) -> objects.TaintRule | None:
+    spec = data["spec"]
+    selector = spec.get("deviceSelector") or {}
+    if selector.get("driver", names.LOCAL_DRIVER) != names.LOCAL_DRIVER:
+        return None
+    return objects.TaintRule(
+        name=data["metadata"]["name"],
+        pool=selector.get("pool") or "",
+        device=selector.get("device") or "",
+        taint=_taint(spec["taint"]),
     )
 
 
@@ -168,7 +182,14 @@ def driver_pod(data: JSON) -> objects.DriverPod | None:
         namespace=meta["namespace"],
         ready=found is not None and found.status == "True",
         since=found.since if found else meta.get("creationTimestamp", ""),
+        port=next((port["containerPort"] for port in _ports(data) if port.get("name") == _METRICS_PORT), 0),
+        version=labels.get("app.kubernetes.io/version", ""),
+        account=data["spec"].get("serviceAccountName") or "",
     )
+
+
+def _ports(pod: JSON) -> Iterable[JSON]:
+    return (port for one in pod["spec"].get("containers") or () for port in one.get("ports") or ())
 
 
 def _device(data: JSON) -> objects.Device:

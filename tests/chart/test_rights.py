@@ -24,6 +24,7 @@ CONTROLLER_RIGHTS = {
     "deviceclasses": {"list", "watch", "create", "patch", "delete"},
     "resourceslices": {"list", "watch"},
     "resourceclaims": {"list", "watch"},
+    "devicetaintrules": {"list", "watch"},
     "pods": {"list", "watch"},
     "nodes": {"list", "watch"},
     "elasticgpus": {"list", "watch", "create", "patch", "delete"},
@@ -110,7 +111,7 @@ def test_names_of_pods_and_claims_are_for_those_who_view_the_whole_cluster(objec
     view, inventory = objects["ClusterRole", "elastic-gpu-view"], objects["ClusterRole", "elastic-gpu-inventory"]
     assert view["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
     reading = {"get", "list", "watch"}
-    kinds = {"elasticgpuclasses": reading, "resourceslices": reading, "deviceclasses": reading}
+    kinds = dict.fromkeys(("elasticgpuclasses", "resourceslices", "deviceclasses", "devicetaintrules"), reading)
     assert _rights(inventory) == kinds
     assert _rights(view) == {"elasticgpus": reading, **kinds}
     assert "rbac.authorization.k8s.io/aggregate-to-view" not in inventory["metadata"]["labels"]

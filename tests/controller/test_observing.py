@@ -14,7 +14,7 @@ from controller import settings
 from kube import apiserver
 from tests.cli.conftest import put
 from tests.fakes.apiserver import FakeAPIServer
-from tests.view.objects import JSON, a_card, a_claim, a_driver, a_node, a_pod, a_result, a_slice, name_of
+from tests.view.objects import JSON, a_card, a_claim, a_driver, a_node, a_pod, a_result, a_rule, a_slice, name_of
 
 GPUS = "/apis/elasticgpu.io/v1alpha1/elasticgpus"
 
@@ -57,6 +57,16 @@ async def test_a_card_is_shown_free_then_held_then_free_then_gone(server: FakeAP
         put(server, a_slice(a_card(1)))
         await server.until(lambda: not shown(server, 2), within_s=15)
     assert server.count("PATCH", GPUS) == 4
+
+
+async def test_a_card_that_somebody_tainted_by_a_rule_is_blocked(server: FakeAPIServer, tmp_path: Path) -> None:
+    server.said["/apis/resource.k8s.io/v1"] = {"resources": [{"name": "devicetaintrules"}]}
+    put(server, a_slice(a_card(1), a_card(2)))
+    async with running(server, tmp_path):
+        await server.until(lambda: shown(server, 2).get("state") == "Free", within_s=15)
+        server.put("/apis/resource.k8s.io/v1/devicetaintrules/r", a_rule("r", device=name_of(2)))
+        await server.until(lambda: shown(server, 2).get("state") == "Blocked", within_s=15)
+        assert shown(server, 1)["state"] == "Free"
 
 
 async def test_a_change_by_hand_is_undone(server: FakeAPIServer, tmp_path: Path) -> None:

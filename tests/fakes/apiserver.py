@@ -84,6 +84,8 @@ class FakeAPIServer:
     """(user, "list pods" or "get /metrics", namespace or empty for all), for SubjectAccessReviews."""
     tokens_node: str = "node1"
     """The node that tokens of ServiceAccounts name."""
+    said: dict[str, Any] = field(default_factory=dict)
+    """Path -> what it answers: text as text, the rest as JSON."""
     certificate: Path | None = None
     """Where set, it speaks TLS with this certificate, whose key is beside it. Read at each `start`."""
     _faults: list[Fault] = field(default_factory=list)
@@ -241,6 +243,9 @@ class FakeAPIServer:
             lost = await self._suffer(raw, request)
             if request.watch:
                 return await self._watch(raw, request)
+            if request.path in self.said:
+                said = self.said[request.path]
+                return web.Response(text=said) if isinstance(said, str) else web.json_response(said)
             review = request.path.endswith("reviews")
             answer = self._reviewed(request.body) if review else self._answer(request, raw.content_type)
             self._tell()
@@ -299,7 +304,9 @@ class FakeAPIServer:
         return self.store.replace(place, patched, subresource, dry_run=dry)
 
     def _reviewed(self, body: JSON) -> JSON:
-        spec = body["spec"]
+        spec = body.get("spec") or {}
+        if body["kind"] == "SelfSubjectReview":
+            return body | {"metadata": {"creationTimestamp": self.said.get("now")}}
         if "token" in spec:
             user = self.people.get(spec["token"])
             known = (

@@ -138,6 +138,16 @@ def a_driver(node: str = "node1", *, ready: str = "True") -> JSON:
     }
 
 
+def a_rule(name: str = "rule", *, effect: str = "NoSchedule", **selector: str) -> JSON:
+    taint = {"key": "gpu.elasticgpu.io/cordoned", "effect": effect, "timeAdded": THEN}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": name, "uid": f"uid-{name}"},
+        "spec": {"deviceSelector": selector, "taint": taint},
+    }
+
+
 def seen(*given: JSON) -> objects.Objects:
     """All of a cluster, with nothing hidden."""
 
@@ -152,6 +162,7 @@ def seen(*given: JSON) -> objects.Objects:
         device_classes=reader.part(of("DeviceClass"), reader.device_class),
         nodes=reader.part(of("Node"), reader.node),
         drivers=reader.part(of("Pod"), reader.driver_pod),
+        rules=reader.part(of("DeviceTaintRule"), reader.taint_rule),
     )
 
 

@@ -2,16 +2,19 @@
 
 import dataclasses
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.view.objects import (
+    DRIVER,
     GI,
     JSON,
     a_card,
     a_claim,
     a_pod,
     a_result,
+    a_rule,
     a_slice,
     name_of,
     seen,
@@ -199,3 +202,20 @@ def test_a_card_is_counted_once_whoever_holds_it(cluster: list[JSON]) -> None:
     for booked in found.namespaces:
         mine = [card for card in held if any(holder.namespace == booked.name for holder in card.holders)]
         assert booked.cards == len(mine)
+
+
+@pytest.mark.parametrize(
+    ("selector", "blocked"),
+    [
+        ({"driver": DRIVER, "pool": "egpu/node1", "device": name_of(1)}, [1]),
+        ({"driver": DRIVER, "pool": "egpu/node1"}, [1, 2]),
+        ({"device": name_of(3)}, [3]),
+        ({}, [1, 2, 3]),
+        ({"driver": "gpu.nvidia.com"}, []),
+        ({"pool": "egpu/node9", "device": name_of(1)}, []),
+    ],
+)
+def test_a_taint_put_on_by_a_rule_counts_like_the_drivers_own(selector: JSON, blocked: list[int]) -> None:
+    found = view(a_slice(a_card(1), a_card(2)), a_slice(a_card(3), node="node2"), a_rule(**selector))
+    assert [card.name for card in found.cards if card.state is State.BLOCKED] == [name_of(number) for number in blocked]
+    assert len([one for one in found.problems if one.kind == "CardTainted"]) == len(blocked)
