@@ -15,6 +15,9 @@ demo-down: venv  ## removes all of it
 test: venv       ## everything, unit to end-to-end on the real cluster
 	@$(VENV)/bin/python -m hack.test
 
+test-nightly: venv ## the comparisons with upstream's allocator, ten times as many cases
+	@$(VENV)/bin/python -m hack.test --hypothesis-profile=nightly tests/allocation
+
 check: venv      ## format, lint, types, layers, generated files
 	@$(VENV)/bin/python -m hack.check
 
@@ -36,4 +39,4 @@ ready:           # before anything is made: one line that says what is missing
 venv:
 	@$(PYTHON) hack/environment.py $(VENV)
 
-.PHONY: help demo demo-down test check fix generate bench install-tools ready venv
+.PHONY: help demo demo-down test test-nightly check fix generate bench install-tools ready venv

@@ -24,18 +24,19 @@ class Program:
     def __init__(self, text: str, expression: compiler.Expression, cost: int) -> None:
         self.text, self.cost = text, cost
         self._expression = expression
-        self._known: dict[devices.Device, bool | str] = {}
+        self._known: dict[tuple[devices.Device, tuple[type, ...]], bool | str] = {}
 
     def matches(self, device: devices.Device) -> bool:
         """Raises Failed where the text cannot be judged on this device, such as for an attribute that it lacks.
 
         kube-scheduler then gives up the pod, on all nodes.
         """
-        found = self._known.get(device)
+        key = device, tuple([type(value) for _, value in device.attributes])  # 1 is not true, though Python has it so
+        found = self._known.get(key)
         if found is None:
             if len(self._known) >= _MANY:
                 self._known.clear()
-            found = self._known[device] = self._judged(device)
+            found = self._known[key] = self._judged(device)
         if isinstance(found, str):
             raise values.Failed(found)
         return found

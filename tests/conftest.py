@@ -4,7 +4,10 @@ import asyncio
 import os
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile("nightly", max_examples=1000, deadline=None)
 
 
 @pytest.fixture(autouse=True)

@@ -103,7 +103,7 @@ class Side:
 
 
 def build_reference() -> Path:
-    """Build both Go programs; the directory that holds them."""
+    """Build the Go programs; the directory that holds them."""
     target = ROOT / "build" / "reference"
     command = ("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", f"{target}/", "./...")
     environment = paths.environment(CGO_ENABLED="0", GOFLAGS="-mod=readonly", GOWORK="off")

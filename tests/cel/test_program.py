@@ -114,3 +114,9 @@ def test_list_attributes_are_judged_in_texts_that_the_api_server_has_stored() ->
     assert cel.compile(text, stored=True).matches(device)
     with pytest.raises(errors.Invalid, match="cannot be range"):
         cel.compile(text)
+
+
+def test_a_verdict_for_the_number_one_is_not_taken_for_one_of_true() -> None:
+    program = cel.compile('device.attributes["d"].root == 1')
+    assert program.matches(cel.Device(driver="d", attributes=(("root", 1),)))
+    assert not program.matches(cel.Device(driver="d", attributes=(("root", True),)))

@@ -23,6 +23,7 @@ def _fresh(code: str) -> str:
         "controller.classes",
         "kube.slices",
         "view.join",
+        "allocation.cluster",
         "cel",
         "pool.leases",
     ],
@@ -34,7 +35,20 @@ def test_a_module_that_decides_loads_nothing_that_acts(module: str) -> None:
 
 @pytest.mark.parametrize(
     "package",
-    ["api", "cel", "translate", "view", "kube", "kubeletplugin", "driver", "controller", "webhook", "cli", "pool"],
+    [
+        "api",
+        "cel",
+        "translate",
+        "allocation",
+        "view",
+        "kube",
+        "kubeletplugin",
+        "driver",
+        "controller",
+        "webhook",
+        "cli",
+        "pool",
+    ],
 )
 def test_a_package_of_ours_is_not_shadowed(package: str) -> None:
     assert Path(_fresh(f"import {package}; print({package}.__file__)").strip()).is_relative_to(ROOT)

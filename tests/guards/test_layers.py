@@ -13,6 +13,7 @@ PACKAGES = (
     "api",
     "cel",
     "translate",
+    "allocation",
     "view",
     "kube",
     "kubeletplugin",
@@ -23,6 +24,8 @@ PACKAGES = (
     "pool",
 )
 VIOLATIONS = {
+    "way-allocation": ("allocation/amounts.py", "import allocation.devices"),
+    "allocator": ("allocation/cluster.py", "import api.v1alpha1"),
     "folders": ("api/errors.py", "import kube.slices"),
     "controller": ("controller/snapshot.py", "import driver.inventory"),
     "pool": ("pool/leases.py", "import driver.plan"),
