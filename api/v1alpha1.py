@@ -128,6 +128,9 @@ _AMOUNT = r"^([0-9]+(\.[0-9]+)?)([KMGTPE]i|[kMGTPE])?$"
 
 Amount = Annotated[str, Meta(pattern=_AMOUNT, max_length=32)] | Annotated[int, Meta(ge=0)]
 WorkloadType = Annotated[str, Meta(pattern=_LABEL, max_length=63)]
+ResourceName = Annotated[
+    str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$", max_length=253)
+]
 Glob = Annotated[str, Meta(pattern="^[ -~]+$", max_length=64)]
 
 
@@ -191,6 +194,8 @@ class ClassSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
     cards: Which cards the class is made of.
     allocation: Who picks the card, when, and which.
     share: How firmly a share is held; for backend Share alone.
+    extended_resource_name: A resource name such as nvidia.com/gpu by which containers may ask for whole cards of the class
+        without a claim; kube-scheduler makes it. One class per name, and no device plugin that has it too.
     reclaim_policy: Delete makes a released card free at once, Retain keeps it back until an admin frees it.
     """
 
@@ -199,10 +204,15 @@ class ClassSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
     cards: Cards = Cards()
     allocation: Allocation = Allocation()
     share: Share | None = None
+    extended_resource_name: ResourceName | None = None
     reclaim_policy: ReclaimPolicy = ReclaimPolicy.DELETE
 
     RULES: ClassVar[tuple[schema.Rule, ...]] = (
         schema.Rule(text="!has(self.share) || self.backend == 'Share'", message="share goes with backend Share alone"),
+        schema.Rule(
+            text="!has(self.extendedResourceName) || self.backend != 'Share'",
+            message="extendedResourceName cannot go with backend Share, since a resource name has no room for amounts",
+        ),
     )
 
 

@@ -105,7 +105,8 @@ def device_class(item: snapshot.GPUClass, spec: v1alpha1.ClassSpec) -> dict[str,
         "spec": {
             "selectors": selection.selectors(spec.cards, selection.share(spec), driver=selection.driver(spec)),
             "config": [{"opaque": {"driver": selection.driver(spec), "parameters": _parameters(spec)}}],
-        },
+        }
+        | ({"extendedResourceName": spec.extended_resource_name} if spec.extended_resource_name else {}),
     }
 
 

@@ -10,7 +10,8 @@ refuses is remembered with its words, so that the status can tell and the same t
 import asyncio
 import datetime
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import structlog
 
@@ -102,11 +103,22 @@ class Reconciler:
         path = f"{classes.DEVICE_CLASSES}/{write.of}"
         match write:
             case classes.Create():
-                await self._api.create(classes.DEVICE_CLASSES, write.body, fieldManager=names.FIELD_MANAGER)
+                _check_stored(
+                    write, await self._api.create(classes.DEVICE_CLASSES, write.body, fieldManager=names.FIELD_MANAGER)
+                )
             case classes.Change():
-                await self._api.patch(path, write.body, fieldManager=names.FIELD_MANAGER)
+                _check_stored(write, await self._api.patch(path, write.body, fieldManager=names.FIELD_MANAGER))
             case classes.Delete():
                 await self._api.delete(path, uid=write.uid, resource_version=write.resource_version)
             case classes.Report():
                 status = f"{classes.CLASSES}/{write.of}/status"
                 await self._api.patch(status, write.body, fieldManager=names.FIELD_MANAGER)
+
+
+def _check_stored(write: classes.Create | classes.Change, stored: Mapping[str, Any] | None) -> None:
+    """An older API server drops fields that it does not know, and says nothing. Raises Invalid with their names."""
+    if stored and (dropped := write.spec.keys() - stored["spec"].keys()):
+        raise errors.Invalid(
+            f"the API server took the DeviceClass {write.of} but did not store spec.{', spec.'.join(sorted(dropped))}; "
+            "it is too old for that or has it switched off (extendedResourceName: 1.36, DRAExtendedResource)"
+        )

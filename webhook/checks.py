@@ -2,7 +2,7 @@
 
     ResourceClaim, ResourceClaimTemplate --> the configs for our driver, strictly read; amounts of shares
     DeviceClass                          --> the configs for our driver
-    ElasticGPUClass                      --> strictly read; a workload type that another class has: a warning
+    ElasticGPUClass                      --> strictly read, its CEL text too; a workload type that another class has: a warning
 
 Each of these is found again where it matters, by the node driver and the controller: admission only tells it sooner,
 to the one who can mend it. So an outage of it costs nothing but that.
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import cel
 from api import errors, names, v1alpha1
 from webhook import known
 
@@ -79,6 +80,11 @@ def _check_configs(configs: Any, where: str) -> None:
 def _class_warnings(data: JSON, classes: Mapping[str, known.GPUClass]) -> Iterator[str]:
     name = _name(data)
     spec = v1alpha1.decode_class(data, f"class {name}")
+    if spec.cards.expression.strip():
+        try:
+            cel.compile(spec.cards.expression)
+        except errors.Invalid as error:
+            raise errors.Invalid(f"class {name}: cards.expression: {error}") from error
     held = known.holders(item for item in classes.values() if item.name != name)
     own = classes.get(name)
     for kind in spec.workload_types:

@@ -12,6 +12,7 @@ import pytest
 import controller.settings
 import driver.settings
 import webhook.settings
+from api import crds as definitions
 from api import names, v1alpha1
 from tests.chart.conftest import NAMESPACE, Object
 from translate import asks
@@ -32,11 +33,19 @@ ALL_SET = {
     "cdiDir": "/run/cdi",
     "driverRoot": "/run/nvidia/driver",
     "logLevel": "debug",
+    "apiServer": {"host": "api.example.com", "port": 6443},
+    "probes": {"startupSeconds": 5},
+    "networkPolicy": {"enabled": True, "apiServerPorts": [6443]},
+    "openshift": {"enabled": True},
+    "hooks": {"crds": True, "leave": True},
     "node": {
         "mps": True,
         "hamiLibrary": "/opt/vgpu/libvgpu.so",
         "hamiSHA256": "ab" * 32,
         "sharesPerCard": 4,
+        "maxSurge": 2,
+        "priorityClassName": "",
+        "runtimeClassName": "runc",
         "fill": "Spread",
         "nodeSelector": {"gpu": "yes"},
         "affinity": {"nodeAffinity": {}},
@@ -46,6 +55,7 @@ ALL_SET = {
     "page": {"listen": "tls", "tlsSecret": "page-tls"},
     "controller": {
         "replicas": 2,
+        "priorityClassName": "high",
         "nodeSelector": {"infra": "yes"},
         "affinity": {"podAntiAffinity": {}},
         "tolerations": [{"operator": "Exists"}],
@@ -117,7 +127,9 @@ def test_every_variable_is_one_that_the_program_reads(objects: Objects, kind: st
 def test_the_webhook_is_set_by_what_it_reads(render: Callable[..., list[Object]]) -> None:
     found = {(one["kind"], one["metadata"]["name"]): one for one in render(ALL_SET)}
     env = {one["name"]: one.get("value") for one in _container(_pod(found, "Deployment", WEBHOOK))["env"]}
-    assert set(env) <= {f"EGPU_{field.name.upper()}" for field in dataclasses.fields(webhook.settings.Settings)}
+    assert {name for name in env if name.startswith("EGPU_")} <= {
+        f"EGPU_{field.name.upper()}" for field in dataclasses.fields(webhook.settings.Settings)
+    }
     assert (env["EGPU_CARD_MEMORY"], env["EGPU_GPUSHARE_UNIT"]) == ("80Gi", "MiB")
     assert (env["EGPU_SECRET"], env["EGPU_CONFIGURATION"]) == (f"{WEBHOOK}-tls", WEBHOOK)
     given = {one["name"]: one.get("value") for one in _container(_pod(found, "Deployment", CONTROLLER))["env"]}
@@ -222,3 +234,62 @@ def _container(pod: Object) -> Object:
     (container,) = pod["containers"]
     found: Object = container
     return found
+
+
+def test_every_pod_is_told_where_the_api_server_is(render: Callable[..., list[Object]]) -> None:
+    pods = [
+        one["spec"]["template"]["spec"] for one in render(ALL_SET) if one["kind"] in ("DaemonSet", "Deployment", "Job")
+    ]
+    assert len(pods) == 5
+    for pod in pods:
+        env = {one["name"]: one.get("value") for one in _container(pod)["env"]}
+        assert (env["KUBERNETES_SERVICE_HOST"], env["KUBERNETES_SERVICE_PORT"]) == ("api.example.com", "6443")
+
+
+def test_replicas_that_there_are_several_of_are_not_drained_at_once(render: Callable[..., list[Object]]) -> None:
+    found = {one["metadata"]["name"] for one in render(ALL_SET) if one["kind"] == "PodDisruptionBudget"}
+    assert found == {CONTROLLER, WEBHOOK}
+    assert not [one for one in render() if one["kind"] == "PodDisruptionBudget"]
+
+
+def test_a_digest_pins_the_image_everywhere(render: Callable[..., list[Object]]) -> None:
+    digest = f"sha256:{'a' * 64}"
+    objects = render({"image": {"repository": "r.example/e", "digest": digest}, "webhook": {"enabled": True}})
+    pods = [
+        one["spec"].get("template", one)["spec"]
+        for one in objects
+        if one["kind"] in ("DaemonSet", "Deployment", "Job", "Pod")
+    ]
+    assert {_container(pod)["image"] for pod in pods} == {f"r.example/e@{digest}"}
+    assert len(pods) == 5
+
+
+def test_on_openshift_only_the_node_driver_is_let_be_privileged(render: Callable[..., list[Object]]) -> None:
+    found = {(one["kind"], one["metadata"]["name"]): one for one in render(ALL_SET)}
+    binding = found["RoleBinding", f"{NODE}-scc"]
+    assert [subject["name"] for subject in binding["subjects"]] == [NODE]
+    for name in (CONTROLLER, WEBHOOK):
+        assert "runAsUser" not in _pod(found, "Deployment", name)["securityContext"]
+
+
+def test_each_pod_is_asked_and_asks_only_what_it_has_to(render: Callable[..., list[Object]]) -> None:
+    policies = {one["metadata"]["name"]: one["spec"] for one in render(ALL_SET) if one["kind"] == "NetworkPolicy"}
+    asked = {
+        name: {port["port"] for rule in spec["ingress"] for port in rule["ports"]} for name, spec in policies.items()
+    }
+    assert asked == {NODE: {"metrics"}, CONTROLLER: {"metrics", "page"}, WEBHOOK: {"metrics", "webhook"}}
+    assert {port["port"] for spec in policies.values() for rule in spec["egress"] for port in rule["ports"]} == {
+        6443,
+        53,
+    }
+
+
+def test_the_jobs_around_a_release_have_rights_for_that_alone(render: Callable[..., list[Object]]) -> None:
+    found = {(one["kind"], one["metadata"]["name"]): one for one in render(ALL_SET)}
+    crds, leave = found["ClusterRole", "elastic-gpu-crds"], found["ClusterRole", "elastic-gpu-leave"]
+    named = {crd["metadata"]["name"] for crd in definitions.crds()}
+    assert set(next(rule for rule in crds["rules"] if rule["verbs"] == ["patch"])["resourceNames"]) == named
+    assert leave["rules"] == [{"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": ["list"]}]
+    for one in found.values():
+        hook = one["metadata"].get("annotations", {}).get("helm.sh/hook")
+        assert (hook is not None) == (one["metadata"]["name"].removeprefix("elastic-gpu-") in ("crds", "leave", "test"))

@@ -7,6 +7,7 @@ from tests.chart.conftest import NAMESPACE, Object
 
 NODE = "elastic-gpu-node"
 CONTROLLER = "elastic-gpu-controller"
+CRDS = "elastic-gpu-crds"
 POLICY = "elastic-gpu-node-slices"
 Objects = dict[tuple[str, str], Object]
 
@@ -59,9 +60,10 @@ def test_roles_are_given_to_the_accounts_of_the_pods_and_to_nobody_else(objects:
     accounts = {
         NODE: objects["DaemonSet", NODE]["spec"]["template"]["spec"]["serviceAccountName"],
         CONTROLLER: objects["Deployment", CONTROLLER]["spec"]["template"]["spec"]["serviceAccountName"],
+        CRDS: objects["Job", CRDS]["spec"]["template"]["spec"]["serviceAccountName"],
     }
     bindings = [found for (kind, _), found in objects.items() if kind.endswith("RoleBinding") or kind == "RoleBinding"]
-    assert len(bindings) == 3
+    assert len(bindings) == 4
     for binding in bindings:
         (subject,) = binding["subjects"]
         assert subject == {

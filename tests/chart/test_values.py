@@ -1,6 +1,7 @@
 """What the chart accepts and refuses, and that it says why."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -74,12 +75,23 @@ def test_every_default_is_in_the_schema_and_every_setting_has_a_default(chart: h
 
 
 def test_no_setting_is_without_use(chart: helm_python.Chart) -> None:
-    templates = "".join(path.read_text() for path in (CHART / "templates").iterdir())
+    templates = "".join(path.read_text() for path in (CHART / "templates").rglob("*") if path.is_file())
+    where_a_pod_runs = ("priorityClassName", "nodeSelector", "affinity", "tolerations")
 
     def used(values: dict[str, Any], path: str) -> None:
         for key, value in values.items():
-            if f"{path}.{key}" in (".Values.image", ".Values.node", ".Values.page", ".Values.controller"):
+            if f"{path}.{key}" in (
+                ".Values.image",
+                ".Values.node",
+                ".Values.page",
+                ".Values.controller",
+                ".Values.webhook",
+                ".Values.hooks",
+            ):
                 used(value, f"{path}.{key}")
+            elif path in (".Values.controller", ".Values.webhook") and key in where_a_pod_runs:
+                assert re.search(rf'include "elastic-gpu.pod" \(dict "root" \S+ "of" .*{re.escape(path)}\b', templates)
+                assert f".of.{key}" in templates
             else:
                 assert f"{path}.{key}" in templates
 
@@ -89,3 +101,23 @@ def test_no_setting_is_without_use(chart: helm_python.Chart) -> None:
 def test_lint_finds_nothing_but_the_missing_icon() -> None:
     found = helm_python.lint(CHART, IMAGE)
     assert [message["error"] for message in found["messages"]] == ["icon is recommended"]
+
+
+CONTRADICTIONS = {
+    "two names for one image": (
+        {"image": {**IMAGE["image"], "digest": f"sha256:{'a' * 64}", "tag": "1"}},
+        "leave tag empty",
+    ),
+    "a checksum of nothing": ({"node": {"hamiSHA256": "ab" * 32}}, "node.hamiLibrary, which is not set"),
+    "held but not shared": ({"node": {"sharesPerCard": 0, "mps": True}}, "so no card is shared"),
+    "one directory for two": ({"cdiDir": "/var/lib/kubelet"}, "cdiDir and kubeletRoot are both"),
+    "an issuer without a name": ({"webhook": {"enabled": True, "certificates": "cert-manager"}}, "names no issuer"),
+}
+
+
+@pytest.mark.parametrize(("values", "words"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+def test_values_that_contradict_each_other_are_refused_with_what_to_do(
+    chart: helm_python.Chart, values: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(helm_python.HelmError, match=words):
+        chart.render({**IMAGE, **values}, name="r", namespace=NAMESPACE)

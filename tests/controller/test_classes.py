@@ -389,3 +389,9 @@ def test_a_class_counts_the_cards_of_its_own_driver_alone(backend: str, message:
     made = create.body | {"metadata": create.body["metadata"] | {"uid": "u", "resourceVersion": "1"}}
     [report] = _remote(data, device_classes=(made,), slices=(objects.a_slice(objects.a_device("gpu-1")),))
     assert _conditions(report)["Matching"][2] == message
+
+
+def test_a_resource_name_goes_to_the_device_class() -> None:
+    [create] = _turn(objects.a_class(extendedResourceName="nvidia.com/gpu"))
+    assert isinstance(create, classes.Create)
+    assert create.spec["extendedResourceName"] == "nvidia.com/gpu"

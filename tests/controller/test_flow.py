@@ -199,3 +199,13 @@ async def test_of_two_controllers_one_writes_and_the_other_takes_over_at_once(
 def holder(server: FakeAPIServer) -> str:
     name: str = server.list("leases")[0]["spec"]["holderIdentity"]
     return name.partition("_")[0]
+
+
+async def test_a_resource_name_that_an_older_server_drops_is_told(server: FakeAPIServer, running: Running) -> None:
+    server.drops("deviceclasses:extendedResourceName")
+    put_class(server, extendedResourceName="nvidia.com/gpu")
+    async with running():
+        await ready(server, "False")
+    status, reason, message = condition(server, "Ready")
+    assert (status, reason) == ("False", "Refused")
+    assert "did not store spec.extendedResourceName" in message

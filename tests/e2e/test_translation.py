@@ -9,12 +9,14 @@ import pytest
 from hack import release
 from hack.cluster import Cluster, cards
 from hack.kubectl import Kubectl, KubectlError
-from tests.e2e.manifests import STAY, a_claim, a_container, a_pod, a_request, a_template, opaque
+from tests.e2e.manifests import STAY, a_claim, a_container, a_pod, a_template, opaque
 from tests.e2e.stage import Object, Stage, until
+from tests.translate import page
 
 pytestmark = pytest.mark.e2e
 SHARE = "translated-share.example.com"
 WEBHOOK = f"{release.NAME}-webhook"
+PAIRS = page.pairs()
 CONFIGURATIONS = ("mutatingwebhookconfiguration", "validatingwebhookconfiguration")
 CLASS = {
     "apiVersion": "elasticgpu.io/v1alpha1",
@@ -104,28 +106,39 @@ def seen_from_inside(stage: Stage, pod: str) -> tuple[list[str], list[str], list
     )
 
 
-@pytest.mark.parametrize(
-    ("limits", "request_"),
-    [
-        ({"nvidia.com/gpu": "1"}, a_request()),
-        ({"nvidia.com/gpu": "2"}, a_request(count=2)),
-        ({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"}, a_share("30", "3000Mi")),
-        ({"nvidia.com/gpu": "2", "nvidia.com/gpumem": "8192"}, a_share("0", "8Gi", 2)),
-        ({"tke.cloud.tencent.com/qgpu-core": "30", "tke.cloud.tencent.com/qgpu-memory": "8"}, a_share("30", "8Gi")),
-        ({"tke.cloud.tencent.com/qgpu-core": "200"}, a_request(count=2)),
-        ({"tencent.com/vcuda-core": "50", "tencent.com/vcuda-memory": "30"}, a_share("50", "7680Mi")),
-        ({"aliyun.com/gpu-mem": "3"}, a_share("0", "3Gi")),
-        ({"elasticgpu.io/gpu-core": "25", "elasticgpu.io/gpu-memory": "4096"}, a_share("25", "4Gi")),
-    ],
-    ids=lambda value: "-".join(f"{k.rpartition('/')[2]}={v}" for k, v in value.items()) if "name" not in value else "",
-)
-def test_an_old_request_runs_as_the_claim_that_is_written_by_hand(
-    old: Stage, limits: dict[str, str], request_: Object
-) -> None:
-    old.start(a_plain_pod("old", limits))
-    old.start(a_template(requests=[request_]), a_pod("new", template="template"))
+@pytest.mark.parametrize("pair", PAIRS, ids=[pair.title for pair in PAIRS])
+def test_an_old_request_runs_as_the_claim_that_stands_beside_it_on_the_page(old: Stage, pair: page.Pair) -> None:
+    (pod,) = pair.documents(pair.old)
+    *templates, new = pair.documents(pair.new.replace("inference.elasticgpu.io", SHARE))
+    for one, name in ((pod, "old"), (new, "new")):
+        one["metadata"]["name"] = name
+        one["spec"]["terminationGracePeriodSeconds"] = 5
+        one["spec"]["containers"][0] |= {"command": ["sh", "-c", STAY], "imagePullPolicy": "Never"}
+    old.start(pod)
+    if old.kubectl.objects("resourceclaimtemplates", "-n", old.namespace):
+        templates = []  # the controller made the very same one
+    old.start(*templates, new)
     assert seen_from_inside(old, "old") == seen_from_inside(old, "new")
     assert len(old.cards("old")) == len(old.cards("new"))
+
+
+def test_an_odd_amount_takes_what_the_words_say(old: Stage) -> None:
+    old.start(a_plain_pod("old", {"nvidia.com/gpu": "2", "nvidia.com/gpumem": "8192"}))
+    old.start(a_template(requests=[a_share("0", "8Gi", 2)]), a_pod("new", template="template"))
+    assert seen_from_inside(old, "old") == seen_from_inside(old, "new")
+
+
+def test_whole_cards_by_a_resource_name_need_no_admission(stage: Stage) -> None:
+    made = page.by_name()
+    name = made["metadata"]["name"]
+    stage.create(made)
+    try:
+        stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{name}", "--timeout=30s")
+        stage.start(a_plain_pod("pod", {"nvidia.com/gpu": "2"}))
+        assert len(stage.cards("pod")) == 2
+        stage.delete("pod", "pod")
+    finally:
+        stage.kubectl("delete", "elasticgpuclass", name)
 
 
 def test_a_deployments_pods_are_translated_and_the_deployment_is_not_touched(old: Stage) -> None:  # argo-cd#4326

@@ -195,7 +195,7 @@ class FakeAPIServer:
         self._released = asyncio.Event()
 
     def drops(self, *paths: str) -> None:
-        """Fields of a slice's spec that this server does not know, such as `devices.taints`."""
+        """Fields of a spec that this server does not know: `devices.taints`, or `deviceclasses:...` of one kind."""
         self.store.drops = paths
 
     def compact(self) -> None:

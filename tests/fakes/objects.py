@@ -48,8 +48,10 @@ class Store:
     def write(self, place: Place, body: JSON, *, dry_run: bool = False) -> JSON:
         """Stores a whole object under the next version."""
         old, new = self.objects.get(place), copy.deepcopy(body)
-        for path in self.drops:
-            drop(new.get("spec"), path.split("."))
+        for given in self.drops:
+            resource, _, path = given.rpartition(":")
+            if place.collection.endswith(resource):
+                drop(new.get("spec"), path.split("."))
         meta = new.setdefault("metadata", {})
         devices = (new.get("spec") or {}).get("devices")  # a slice's are a list, a claim's an object
         for taint in (t for d in devices for t in d.get("taints") or ()) if isinstance(devices, list) else ():

@@ -91,3 +91,8 @@ def test_a_workload_type_that_is_taken_is_a_warning_to_the_younger_class() -> No
 
 def test_a_class_is_read_strictly() -> None:
     assert "unknown field" in refusal(a_class("c", nodes=1))
+
+
+def test_the_cel_text_of_a_class_is_judged_with_its_place() -> None:
+    assert refusal(a_class("c", cards={"expression": 'device.driver == "x"'})) == ""
+    assert "class c: cards.expression: " in refusal(a_class("c", cards={"expression": "device.drivr =="}))
