@@ -60,6 +60,7 @@ async def serve(given: settings.Settings) -> None:
         limits=agent.Limits(
             ttl_ms=given.ttl_s * 1000,
             longest_ttl_ms=given.longest_ttl_s * 1000,
+            look_s=given.look_s,
             first_uid=given.first_uid,
             here=str(Path(__file__).parent),
         ),

@@ -24,7 +24,6 @@ T = TypeVar("T")
 Rule = Callable[[leases.Table, int], tuple[leases.Table, T]]
 _log = structlog.get_logger("pool")
 
-_LOOK_S = 10.0
 _AGAIN_S = 1.0
 _KILL_S = 10.0
 _LONGEST_WAIT_S = 60.0
@@ -42,6 +41,7 @@ class Limits:
 
     ttl_ms: int
     longest_ttl_ms: int
+    look_s: float
     first_uid: int
     here: str
 
@@ -318,7 +318,7 @@ class Agent:
 
     async def _keep_looking(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(self.limits.look_s)
             await self._look()
 
     async def _look(self) -> None:

@@ -36,6 +36,7 @@ class Settings:
     cgroup: A control group of version 2 that exists; servers are put into it, with the limits that you gave it.
         Default none.
     ttl_s: How long a lease lives without a renewal. Default 600.
+    look_s: How often the cards are looked at. Default 10.
     longest_ttl_s: How long a caller may have it. Default 3600.
     review_url: The API server that knows the nodes' tokens. Default: the cluster of the agent's own pod, if it is one.
         Else nodes cannot call, and cards are attached but not reached.
@@ -60,6 +61,7 @@ class Settings:
     first_uid: int = 64000
     cgroup: str = ""
     ttl_s: int = 600
+    look_s: int = 10
     longest_ttl_s: int = 3600
     review_url: str = ""
     review_ca_file: str = str(_POD / "ca.crt")
@@ -99,26 +101,33 @@ def read(environment: Mapping[str, str], host: str) -> Settings:
         given["review_url"] = f"https://kubernetes.default.svc:{environment.get('KUBERNETES_SERVICE_PORT', '443')}"
     for field in fields(Settings):
         variable = _PREFIX + field.name.upper()
-        text = environment.get(variable, "").strip()
-        if not text:
-            continue
-        if field.type is int:
-            if not text.isdecimal():
-                raise errors.Invalid(f"{variable} is {text!r}; it must be a whole number")
-            given[field.name] = int(text)
-        elif field.name in {"profiles", "names"}:
-            given[field.name] = tuple(part.strip() for part in text.split(",") if part.strip())
-        else:
-            given[field.name] = text
+        if text := environment.get(variable, "").strip():
+            given[field.name] = _value(
+                variable, text, whole=field.type is int, many=field.name in {"profiles", "names"}
+            )
     settings = Settings(**given)
+    _check(settings)
+    return settings
+
+
+def _value(variable: str, text: str, *, whole: bool, many: bool) -> int | str | tuple[str, ...]:
+    if whole and not text.isdecimal():
+        raise errors.Invalid(f"{variable} is {text!r}; it must be a whole number")
+    if many:
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    return int(text) if whole else text
+
+
+def _check(settings: Settings) -> None:
     _, _, port = settings.listen.rpartition(":")
     if not port.isdecimal() or int(port) >= 2**16:
         raise errors.Invalid(f"EGPU_LISTEN is {settings.listen!r}; it must be host:port or :port")
     if not 1 <= settings.ttl_s <= settings.longest_ttl_s:
         raise errors.Invalid("EGPU_TTL_S must be from 1 to EGPU_LONGEST_TTL_S")
+    if settings.look_s < 1:
+        raise errors.Invalid("EGPU_LOOK_S must be 1 or more")
     if settings.review_url and not settings.review_url.startswith("https://"):
         raise errors.Invalid(f"EGPU_REVIEW_URL is {settings.review_url!r}; tokens go over https:// only")
-    return settings
 
 
 def offered(given: Settings) -> dict[str, profiles.Profile]:

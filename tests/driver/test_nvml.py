@@ -332,3 +332,17 @@ async def test_the_compute_mode_of_a_card_is_read_and_set(cards: FakeCards, gate
         await gateway.set_compute_mode(uuid(cards, 1), 0)
     with pytest.raises(errors.Invalid):
         await gateway.set_compute_mode(uuid(cards, 0), 9)
+
+
+async def test_what_is_left_on_a_card_is_told(cards: FakeCards, gateway: nvml.NVML) -> None:
+    """A pool lends a card again only when nothing is left on it."""
+    seen = await gateway.inventory()
+    first, second, third = (card.uuid for card in seen.cards[:3])
+    assert await gateway.left_on(first) is None
+    cards.change(0, used=65)
+    assert await gateway.left_on(first) == "65 MiB of the card are in use by no process"
+    cards.change(1, process="4242:1024")
+    assert await gateway.left_on(second) == "processes 4242 are on the card"
+    cards.lose(2)
+    with pytest.raises(errors.ElasticGPUError):
+        await gateway.left_on(third)

@@ -1,105 +1,26 @@
 """The agent as a process, over its real door: lending, ending, crashing, and what it refuses. Needs root."""
 
-import asyncio
-import contextlib
-import json
 import signal
-import ssl
 from pathlib import Path
-from typing import Any
 
-import grpc
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from api import lease
 from api.protos import pool_v1alpha1_pb2 as wire
-from api.protos import pool_v1alpha1_pb2_grpc as stubs
-from tests.fakes import lender
-from tests.fakes.lender import Lender, an_attach, refusal, state
-
-ATTACHED, LOST, RELEASING, RELEASED, FAILED = (
-    wire.ATTACHED,
-    wire.LOST,
-    wire.RELEASING,
-    wire.RELEASED,
-    wire.FAILED,
+from tests.fakes.lender import Lender, an_attach, state
+from tests.pool.borrowing import (
+    LOST,
+    OWNER,
+    RELEASED,
+    RELEASING,
+    client,
+    detaching,
+    lent,
+    no_way_in,
+    ref,
+    refused,
+    trusted,
 )
-OWNER = wire.Owner(cluster_uid=lender.CLUSTER, controller_epoch=1)
-
-
-def a_key() -> tuple[ec.EllipticCurvePrivateKey, bytes]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "whoever")])
-    request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
-    return key, request.public_bytes(serialization.Encoding.PEM)
-
-
-def ref(made: wire.Lease) -> wire.LeaseRef:
-    return wire.LeaseRef(lease_id=made.lease_id, fencing_token=made.fencing_token)
-
-
-def detaching(made: wire.Lease) -> wire.DetachRequest:
-    return wire.DetachRequest(lease_id=made.lease_id, fencing_token=made.fencing_token, owner=OWNER)
-
-
-async def lent(api: stubs.PoolStub, key: str = "k1", device: str = "gpu-0", **difference: Any) -> wire.Lease:
-    return await state(api, await api.Attach(an_attach(key, device, **difference)), ATTACHED)
-
-
-async def trusted(pool: Lender, node: stubs.PoolStub, made: wire.Lease) -> ssl.SSLContext:
-    """What a node makes for a client: its own key, the certificate for it, the pool's authority."""
-    key, csr = a_key()
-    got = await node.IssueCredential(
-        wire.IssueCredentialRequest(lease_id=made.lease_id, fencing_token=made.fencing_token, csr=csr)
-    )
-    form = serialization.PrivateFormat.PKCS8
-    private = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
-    chain = pool.folder / f"client-{made.lease_id}.pem"
-    chain.write_bytes(got.certificate + private)
-    context = ssl.create_default_context(cadata=got.authorities.decode())
-    context.load_cert_chain(chain)
-    return context
-
-
-@contextlib.asynccontextmanager
-async def client(pool: Lender, context: ssl.SSLContext) -> Any:
-    reader, writer = await asyncio.open_connection("127.0.0.1", pool.port, ssl=context)
-
-    async def ask(**call: Any) -> dict[str, Any]:
-        writer.write(json.dumps(call).encode() + b"\n")
-        line = await reader.readline()
-        if not line:
-            raise EOFError
-        told: dict[str, Any] = json.loads(line)
-        return told
-
-    try:
-        yield ask
-    finally:
-        writer.transport.abort()
-
-
-async def no_way_in(pool: Lender, context: ssl.SSLContext) -> None:
-    with pytest.raises((EOFError, OSError)):
-        async with client(pool, context) as ask:
-            await ask(say=1)
-
-
-def refused(kind: lease.Kind) -> Any:
-    def check(error: BaseException) -> bool:
-        assert isinstance(error, grpc.aio.AioRpcError)
-        told = wire.Refusal.Kind.Name(refusal(error).kind)
-        return (told, error.code().name) == (kind.value, lease.STATUS[kind])
-
-    return pytest.raises(grpc.aio.AioRpcError, check=check)
-
-
-def status(code: grpc.StatusCode) -> Any:
-    return pytest.raises(grpc.aio.AioRpcError, check=lambda error: error.code() is code)
 
 
 async def test_a_card_is_lent_reached_through_the_door_and_given_back(tmp_path: Path) -> None:
