@@ -100,6 +100,7 @@ def _chart_is_the_demos(kubectl: Kubectl) -> bool:
 def _ours() -> Target:
     _step("A real Kubernetes: two nodes, four fake cards on the first (the first time it is built: about ten minutes)")
     up = cluster.Cluster.up(CLUSTER, nodes=2, cards=(4, 0))
+    cards.install(up.host_path("node1", cards.DRIVER_ROOT), cards.LIMITING)
     _step("The image, built from the Dockerfile and loaded on both nodes")
     reference, archive = release.image()
     up.load_image(archive)
@@ -160,6 +161,10 @@ def _show(kubectl: Kubectl) -> None:
     for pod in (POD, *SHARING):
         _step(f"What the pod {pod} sees")
         _print(kubectl("-n", NAMESPACE, "logs", pod))
+        if pod in SHARING:
+            _print(
+                kubectl("-n", NAMESPACE, "exec", pod, "--", "sh", "-c", "env | grep -E 'LIMIT|PINNED' || echo no limit")
+            )
     claims = kubectl.objects("resourceclaims", "-n", NAMESPACE)
     _step("The claims, and the card that each holds, or what of it")
     _print("\n".join(line for claim in claims for line in _claim_lines(claim)))

@@ -18,6 +18,8 @@ DRIVER_ROOT = "/run/nvidia/driver"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 CARDS_FILE = f"{LIBRARIES}/fake-nvml.cards"
 DRIVER = "580.95.05"
+LIMITING = "615.43.02"
+"""A driver that limits the memory of control groups, for `install`."""
 MEMORY = "/var/lib/kubelet/plugins/fake-nvml"
 """Where the stand-in keeps who uses how much: like the driver's own memory it is the node's, and every process sees it."""
 
@@ -81,6 +83,8 @@ def cards_file(name: str, node: state.Node) -> str:
 
 def install(root: Path, version: str) -> None:
     """Replaces the driver below this driver root; containers that run keep what they have mounted."""
+    if (root / LIBRARIES / f"libcuda.so.{version}").exists():
+        return
     for old in (root / LIBRARIES).glob("lib*.so*"):
         old.unlink()
     _libraries(root / LIBRARIES, version)

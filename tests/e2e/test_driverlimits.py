@@ -20,7 +20,6 @@ from tests.e2e.manifests import a_container, a_pod, a_template
 from tests.e2e.stage import Object, Stage, until
 
 pytestmark = pytest.mark.e2e
-DRIVER = "615.43.02"
 CLASS = "driver-held.example.com"
 NODE = "node1"
 SHARES = {
@@ -44,7 +43,7 @@ def rung(stage: Stage) -> set[str]:
 @pytest.fixture
 def limits(stage: Stage) -> Iterator[Stage]:
     """The node with a driver that limits control groups, and a class that takes nothing less."""
-    cards.install(driver_root(stage), DRIVER)
+    cards.install(driver_root(stage), cards.LIMITING)
     until("the cards say what holds their shares", lambda: rung(stage) == {"driver"})
     stage.create(SHARES)
     stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{CLASS}", "--timeout=30s")
