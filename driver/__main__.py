@@ -209,7 +209,7 @@ def _now() -> datetime.datetime:
 async def _hami(chosen: settings.Settings, data_dir: Path, writer: disk.Disk) -> tuple[rung.Rung, ...]:
     if chosen.hami_library is None:
         return ()
-    core = hami.HAMi(chosen.hami_library, chosen.hami_sha256, data_dir, writer)
+    core = hami.HAMi(chosen.hami_library, chosen.hami_sha256, data_dir, writer, chosen.hami_region)
     await core.look()
     return (core,)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from api import errors
-from driver import offer
+from driver import hamiregion, offer
 
 T = typing.TypeVar("T")
 
@@ -128,6 +128,11 @@ class Settings:
 
     unbooked_taint_mib: int = 0
     """MiB used and not booked from which on new pods are kept away from the card. 0: never."""
+
+    hami_region: hamiregion.Layout | None = None
+    """Version of the file that this library keeps a container's account in: 1.2 for HAMi-core as of mid 2026. With it the
+    file is begun before the container starts, with its limits. Empty: the container's first process begins it, and one
+    that has no environment does so without limits."""
 
     log_level: str = "info"
     """debug, info, warning or error."""

@@ -1,12 +1,13 @@
 """The rung HAMi: HAMi-core, a library that is preloaded into every program of a container and refuses what is too much.
 
     check    the library is there, and is the one that the admin named (or that was there at the start)
-    step     one fresh directory a share, for the region that the library keeps its account in
-    edits    the library, its preload file, that directory, and the limits as environment
+    step     one fresh directory a share, for the file that the library keeps its account in; where the layout of that file
+             is known, it is begun there with the limits in it
+    edits    the library, its preload file, that directory or file, and the limits as environment
 
 The library is the admin's to provide. What it is told stands in the environment and what it counts lies in a file that the
-container can write: it keeps honest programs apart, not hostile ones. A process that starts with an emptied environment
-before any other, a static program, or one of another C library is not limited at all.
+container can write: it keeps honest programs apart, not hostile ones. A static program, or one of another C library, is not
+limited at all; nor is one with an emptied environment, unless the account was begun by us, for then it finds that.
 
 What must stay true: the library numbers the cards of a container, and keeps one account a container (its process ids
 are those of one). So it holds a share only where one container uses it, and that one nothing else: then its card is
@@ -20,26 +21,34 @@ from pathlib import Path
 import structlog
 
 from api import errors, v1alpha1
-from driver import cdi, containers, disk, inventory, records, rung
+from driver import booking, cdi, containers, disk, hamiregion, inventory, records, rung
 
 _INSIDE = "/usr/local/vgpu"
 _REGION = "/var/lib/elastic-gpu"
+_DEFAULT = "/tmp/cudevshr.cache"  # noqa: S108 a path in the container, where a process without environment looks
 _LOCK = "/tmp/vgpulock"  # noqa: S108 a path in the container, which older builds of the library have built in
 _STEP = "hami/region"
+_FILE = "region/share.cache"
 _log = structlog.get_logger()
 
 
 class HAMi:
-    """`library` and `data_dir` have the same path here and on the host. `sha256`: the library's, as hex; empty: at start."""
+    """`library` and `data_dir` have the same path here and on the host. `sha256`: the library's, as hex; empty: at start.
+
+    `layout`: that of the library's file, where the admin knows it.
+    """
 
     kind = v1alpha1.Rung.HAMI
     limits: frozenset[rung.Limit] = frozenset({"memory", "cores"})
 
-    def __init__(self, library: Path, sha256: str, data_dir: Path, writer: disk.Disk) -> None:
+    def __init__(
+        self, library: Path, sha256: str, data_dir: Path, writer: disk.Disk, layout: hamiregion.Layout | None = None
+    ) -> None:
         self._library = library
         self._sha256 = sha256.lower()
         self._dir = data_dir / "hami"
         self._disk = writer
+        self._layout = layout
         self._problem = f"{library} has not been looked at yet"
         self._seen: tuple[int, ...] = ()
 
@@ -75,13 +84,13 @@ class HAMi:
         return (records.Step(kind=_STEP, device=holdings[0].device, backend="share"),)
 
     def edits(self, holding: records.Holding) -> cdi.Edits:
-        word = rung.word(self.kind)
-        limits = []
-        if holding.enforcement == word:
-            limits.append(f"CUDA_DEVICE_MEMORY_LIMIT_0={holding.memory_mib}m")
-        if holding.cores_enforcement == word:
-            limits.append(f"CUDA_DEVICE_SM_LIMIT_0={holding.cores}")
+        memory_mib, cores = _limits(holding)
+        limits = [f"CUDA_DEVICE_MEMORY_LIMIT_0={memory_mib}m"] if memory_mib else []
+        limits += [f"CUDA_DEVICE_SM_LIMIT_0={cores}"] if cores else []
         region = self._region(holding)
+        account = [_mount(region / "region", _REGION, "rw")]
+        if self._layout:
+            account = [_mount(region / _FILE, inside, "rw") for inside in (f"{_REGION}/share.cache", _DEFAULT)]
         return cdi.Edits(
             env=(
                 *limits,
@@ -92,7 +101,7 @@ class HAMi:
             mounts=(
                 _mount(self._library, f"{_INSIDE}/libvgpu.so", "ro"),
                 _mount(self._dir / "ld.so.preload", "/etc/ld.so.preload", "ro"),
-                _mount(region / "region", _REGION, "rw"),
+                *account,
                 _mount(region / "lock", _LOCK, "rw"),
             ),
         )
@@ -103,7 +112,11 @@ class HAMi:
         if problem := await self.check():
             raise errors.NotReady(f"{record}: a share cannot be held by HAMi-core: {problem}")
         for holding in self._held(record):
-            await self._disk.run(self._dir, _make, self._dir, self._region(holding))
+            memory_mib, cores = _limits(holding)
+            text = None
+            if self._layout:
+                text = hamiregion.begun(self._layout, memory_bytes=memory_mib * booking.MIB, cores=cores)
+            await self._disk.run(self._dir, _make, self._dir, self._region(holding), text)
 
     async def undo(self, record: records.Record, step: records.Step) -> None:
         del step
@@ -117,6 +130,15 @@ class HAMi:
     def _region(self, holding: records.Holding) -> Path:
         """Shares have an id that no other share ever gets."""
         return self._dir / holding.share_id
+
+
+def _limits(holding: records.Holding) -> tuple[int, int]:
+    """MiB and percent, 0 for what this rung does not hold."""
+    word = rung.word(HAMi.kind)
+    return (
+        holding.memory_mib if holding.enforcement == word else 0,
+        holding.cores if holding.cores_enforcement == word else 0,
+    )
 
 
 def _mount(host: Path, inside: str, mode: str) -> cdi.JSON:
@@ -133,8 +155,8 @@ def _sum(library: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _make(root: Path, region: Path) -> None:
-    """Directories that a container of any user may write; one that is there is of a Prepare that was cut off."""
+def _make(root: Path, region: Path, account: bytes | None) -> None:
+    """What a container of any user may write; a directory that is there is of a Prepare that was cut off."""
     root.mkdir(parents=True, exist_ok=True)
     preload = root / "ld.so.preload"
     if not preload.exists():
@@ -144,6 +166,9 @@ def _make(root: Path, region: Path) -> None:
         path = region / name
         path.mkdir(parents=True)
         path.chmod(0o777)
+    if account is not None:
+        (region / _FILE).write_bytes(account)
+        (region / _FILE).chmod(0o666)
 
 
 def _remove(region: Path) -> None:

@@ -42,6 +42,7 @@ ALL_SET = {
         "mps": True,
         "hamiLibrary": "/opt/vgpu/libvgpu.so",
         "hamiSHA256": "ab" * 32,
+        "hamiRegion": "1.2",
         "sharesPerCard": 4,
         "maxSurge": 2,
         "priorityClassName": "",
@@ -94,7 +95,7 @@ def test_settings_arrive_where_they_belong(render: Callable[..., list[Object]]) 
     assert paths["cdi"] == env["EGPU_CDI_DIR"] == "/run/cdi"
     assert paths["driver-root"] == env["EGPU_HOST_DRIVER_ROOT"] == "/run/nvidia/driver"
     assert (env["EGPU_HAMI_LIBRARY"], env["EGPU_HAMI_SHA256"]) == ("/opt/vgpu/libvgpu.so", "ab" * 32)
-    assert paths["hami"] == "/opt/vgpu"
+    assert (paths["hami"], env["EGPU_HAMI_REGION"]) == ("/opt/vgpu", "1.2")
     assert (env["EGPU_SHARES_PER_CARD"], env["EGPU_FILL"]) == ("4", "Spread")
     assert pod["nodeSelector"] == {"gpu": "yes"}
     assert by_name["Deployment", CONTROLLER]["spec"]["replicas"] == 2

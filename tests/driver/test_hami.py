@@ -8,7 +8,7 @@ import pytest
 
 from api import errors, resource, v1alpha1
 from api.v1alpha1 import Enforcement
-from driver import cdi, containers, disk, inventory, records
+from driver import cdi, containers, disk, hamiregion, inventory, records
 from driver.backends import hami, share
 from tests.contract import backend_suite
 
@@ -18,11 +18,11 @@ ONE = containers.User(pod="p", container="main")
 
 
 class Rig:
-    def __init__(self, root: Path, sha256: str = "") -> None:
+    def __init__(self, root: Path, sha256: str = "", layout: hamiregion.Layout | None = None) -> None:
         self.library = root / "libvgpu.so"
         self.library.write_bytes(b"the library")
         self.root = root / "data"
-        self.core = hami.HAMi(self.library, sha256, self.root, disk.Disk())
+        self.core = hami.HAMi(self.library, sha256, self.root, disk.Disk(), layout)
 
     def subject(self, **firm: Any) -> backend_suite.Subject:
         return backend_suite.Subject(
@@ -100,6 +100,19 @@ async def test_a_directory_is_fresh_and_goes_with_its_share_alone(rig: Rig) -> N
     assert list((rig.root / "hami/s1/region").iterdir()) == []
     await rig.core.undo(first, first.steps[0])
     assert sorted(path.name for path in (rig.root / "hami").iterdir()) == ["ld.so.preload", "s2"]
+
+
+async def test_an_account_whose_form_is_known_is_begun_before_the_container(tmp_path: Path) -> None:
+    """HAMi#2125, HAMi#1112: a process without environment looks at the library's usual path, and finds the limits there."""
+    known = Rig(tmp_path, layout=hamiregion.Layout.V1_2)
+    await known.core.check()
+    record = known.record("s1")
+    await known.core.apply(record, record.steps[0])
+    mounts = {mount["containerPath"]: Path(mount["hostPath"]) for mount in known.core.edits(record.holdings[0]).mounts}
+    account = mounts["/var/lib/elastic-gpu/share.cache"]
+    assert mounts["/tmp/cudevshr.cache"] == account
+    assert account.read_bytes() == hamiregion.begun(hamiregion.Layout.V1_2, memory_bytes=8192 * 2**20, cores=30)
+    assert account.stat().st_mode & 0o777 == 0o666
 
 
 async def test_a_limit_that_another_rung_holds_is_not_set_twice(rig: Rig) -> None:
