@@ -226,9 +226,6 @@ def _mps(
         return None
     root = chosen.driver_root
     directories = [] if root == Path("/") else [root / path for path in driverfiles.LIBRARY_DIRS]
-    library = next(
-        (str(path) for path in (found / "libcuda.so.1" for found in directories) if path.exists()), "libcuda.so.1"
-    )
     control = mpscontrol.Control(
         chosen.mps_control or root / "usr/bin" / mpscontrol.PROGRAM,
         chosen.mps_dir,
@@ -237,7 +234,7 @@ def _mps(
     )
     keeper = mpskeeper.Keeper(
         control,
-        library=library,
+        library="libcuda.so.1",
         needed=lambda: any(mps.is_held(holding) for record in held() for holding in record.holdings),
         period_s=chosen.poll_s,
         proc=chosen.proc,

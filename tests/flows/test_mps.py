@@ -71,10 +71,12 @@ def _takes(machine: Machine, driver: MPSDriver, uid: str, mib: int) -> str:
     return driver.takes(env.pop("CUDA_MPS_PIPE_DIRECTORY"), mib, **env)
 
 
+def _mode_file(machine: Machine, card: int) -> Path:
+    return machine.cards.file.with_name(f"{machine.cards.file.name}.memory.{machine.cards.uuids[card]}.mode")
+
+
 def _mode(machine: Machine, card: int) -> str:
-    file = (
-        machine.cards.file.with_name(machine.cards.file.name + ".state") / f"{machine.cards.uuids[card]}.compute-mode"
-    )
+    file = _mode_file(machine, card)
     return file.read_text().strip() if file.exists() else "0"
 
 
@@ -115,9 +117,7 @@ async def test_a_card_gets_its_compute_mode_back_with_the_last_share(
     machine: Machine, driver: MPSDriver, before: int
 ) -> None:
     """dra-driver-nvidia-gpu#1262: the card was left in EXCLUSIVE_PROCESS; and what it had is not always DEFAULT."""
-    state = machine.cards.file.with_name(machine.cards.file.name + ".state")
-    state.mkdir()
-    (state / f"{machine.cards.uuids[0]}.compute-mode").write_text(str(before))
+    _mode_file(machine, 0).write_text(str(before))
     async with _node(machine) as running:
         await running.prepare(machine.share("a", 0))
         await running.prepare(machine.share("b", 0))
