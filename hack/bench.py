@@ -23,6 +23,8 @@ from hack.measure import apiserver, figures, kubelet, plugins, pods, rounds
 from tests.fakes import cards
 
 RSS_MARKS = (200, 1000)
+_BURST = 110
+"""As many pods as a kubelet takes unless told otherwise."""
 
 
 class Bench:
@@ -74,6 +76,8 @@ class Bench:
             if level == rounds.LEVELS[0]:
                 say("many claims at once")
                 rounds.alternate(self.sides, count, rounds.crowds)
+                say("64 shares on 8 cards")
+                rounds.alternate([self.ours], 2 if quick else 4, rounds.shares)
         for side in self.sides:
             side.kubelet.unprepare(kubelet.one_each(held[side.name])).good()
         say("starts and restarts")
@@ -121,6 +125,9 @@ def measured(bench: Bench, *, quick: bool) -> Iterator[figures.Figure]:
     for name in ("repeat", "unprepare"):
         title = {"repeat": "repeated Prepare", "unprepare": "Unprepare"}[name]
         yield ratio(f"{title}, p50", "ms", ours.p50(f"{name} {low}"), reference.p50(f"{name} {low}"), at_most=1.2)
+    for name, whole, bound in (("prepare", f"prepare {rounds.LEVELS[1]}", 1.0), ("unprepare", f"unprepare {low}", 1.2)):
+        title = f"{name.capitalize()} of a share, 64 on 8 cards, p50"
+        yield ratio(title, "ms", ours.p50(f"{name} share"), reference.p50(whole), at_most=bound)
     rate = [rounds.CALLS * 1000 / side.p50("sixteen in flight") for side in bench.sides]
     yield figures.Figure(
         name="16 calls in flight", unit="1/s", ours=rate[0], reference=rate[1], at_least=0.7, relative=True
@@ -162,11 +169,19 @@ def measured(bench: Bench, *, quick: bool) -> Iterator[figures.Figure]:
     )
 
 
-def pod_latency(pods_each: int) -> figures.Figure:
-    plain, claimed = map(statistics.median, pods.latencies_ms(pods_each))
-    return figures.Figure(
-        name=f"Running later with a claim, p50 of {pods_each}", unit="ms", ours=claimed - plain, at_most=60
+def on_a_cluster(pods_each: int) -> Iterator[figures.Figure]:
+    """What claims cost pods where everything is real."""
+    with pods.installed() as kubectl:
+        plain, claimed = map(statistics.median, pods.latencies_ms(kubectl, pods_each))
+        name = f"Running later with a claim, p50 of {pods_each}"
+        yield figures.Figure(name=name, unit="ms", ours=claimed - plain, at_most=60)
+        say(f"{_BURST} pods with shares at once")
+        seen = pods.burst(kubectl, _BURST)
+    yield figures.Figure(
+        name=f"of {_BURST} pods with shares at once Running", unit="", ours=seen.running, at_least=_BURST
     )
+    yield figures.Figure(name="until all of them run", unit="s", ours=seen.all_running_s)
+    yield figures.Figure(name="Prepare in that burst, p99 at most", unit="s", ours=seen.p99_s, at_most=2)
 
 
 def ratio(name: str, unit: str, ours: float, reference: float, *, at_most: float) -> figures.Figure:
@@ -222,7 +237,7 @@ def main() -> None:
     seen = list(measured(bench, quick=arguments.quick))
     if arguments.cluster:
         say("pods with and without a claim on the real cluster")
-        seen.append(pod_latency(5 if arguments.quick else 20))
+        seen.extend(on_a_cluster(5 if arguments.quick else 20))
     machine = {"before": before, "after": load(), "quick": arguments.quick}
     if arguments.output == "json":
         print(json.dumps({"machine": machine, "figures": [figure.json() for figure in seen]}, indent=1))

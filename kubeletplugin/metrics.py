@@ -19,7 +19,7 @@ _DURATION = Histogram(
     "dra_plugin_claim_seconds",
     "Seconds from a claim's request to its answer",
     ("driver", "method"),
-    buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 45, 90),
+    buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 45, 90),
 )
 _IN_FLIGHT = Gauge("dra_plugin_claims_in_flight", "Claims being handled", ("driver", "method"))
 _REGISTERED = Gauge("dra_plugin_registered", "1 while the kubelet's last word was that it registered us", ("driver",))

@@ -11,6 +11,8 @@ import ssl
 import subprocess
 import threading
 import time
+import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -112,26 +114,56 @@ class APIServer:
         self.request("DELETE", f"{_DRA}/resourceslices?fieldSelector=spec.driver%3D{driver}")
 
     def make_claims(
-        self, names: list[str], driver: str, node: str, devices: list[tuple[str, str]], *, admin: bool
+        self,
+        names: list[str],
+        driver: str,
+        node: str,
+        devices: list[tuple[str, str]],
+        *,
+        admin: bool,
+        part: Mapping[str, str] | None = None,
     ) -> list[dict[str, str]]:
-        """Allocated claims, the n-th for the n-th of `devices` (pool and name), beginning again after the last."""
+        """Allocated claims, the n-th for the n-th of `devices` (pool and name), beginning again after the last.
+
+        `part`: what of its card each of them has; nothing given: all.
+        """
         chosen = [devices[index % len(devices)] for index in range(len(names))]
         with concurrent.futures.ThreadPoolExecutor(_CALLERS) as callers:
             made = callers.map(
-                lambda name, device: self._make_claim(name, driver, node, device, admin=admin), names, chosen
+                lambda name, device: self._make_claim(name, driver, node, device, admin=admin, part=part), names, chosen
             )
             return list(made)
 
-    def _make_claim(self, name: str, driver: str, node: str, device: tuple[str, str], *, admin: bool) -> dict[str, str]:
+    def _make_claim(
+        self,
+        name: str,
+        driver: str,
+        node: str,
+        device: tuple[str, str],
+        *,
+        admin: bool,
+        part: Mapping[str, str] | None,
+    ) -> dict[str, str]:
         access = {"adminAccess": True} if admin else {}
         metadata = {"name": name, "finalizers": ["resource.kubernetes.io/delete-protection"]}
         requests = [{"name": "card", "exactly": {"deviceClassName": "bench.elasticgpu.io", **access}}]
         claim = self.request("POST", _CLAIMS, {"metadata": metadata, "spec": {"devices": {"requests": requests}}})
         uid = str(claim["metadata"]["uid"])
-        result = {"request": "card", "driver": driver, "pool": device[0], "device": device[1], **access}
+        result: dict[str, object] = {
+            "request": "card",
+            "driver": driver,
+            "pool": device[0],
+            "device": device[1],
+            **access,
+        }
+        devices: dict[str, object] = {"results": [result]}
+        if part:
+            result |= {"consumedCapacity": dict(part), "shareID": str(uuid.uuid4())}
+            config = {"apiVersion": "elasticgpu.io/v1alpha1", "kind": "ShareConfig", "memory": "BestEffort"}
+            devices["config"] = [{"source": "FromClass", "opaque": {"driver": driver, "parameters": config}}]
         terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
         claim["status"] = {
-            "allocation": {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": terms}},
+            "allocation": {"devices": devices, "nodeSelector": {"nodeSelectorTerms": terms}},
             "reservedFor": [{"resource": "pods", "name": name, "uid": uid}],
         }
         self.request("PUT", f"{_CLAIMS}/{name}/status", claim)

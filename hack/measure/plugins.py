@@ -80,11 +80,16 @@ class Side:
             time.sleep(0.01)
         return time.monotonic() - began
 
-    def claims(self, count: int, *, admin: bool = False, skip: int = 0) -> list[kubelet.Claim]:
-        """New claims, allocated to one device after the other; admin access where more claims are held than devices."""
+    def claims(
+        self, count: int, *, admin: bool = False, skip: int = 0, part: Mapping[str, str] | None = None
+    ) -> list[kubelet.Claim]:
+        """New claims, allocated to one device after the other; admin access where more claims are held than devices.
+
+        `part`: what of its device each has, where it is a share.
+        """
         names = [f"{self.name}-{self._made + index}" for index in range(count)]
         self._made += count
-        return self.api.make_claims(names, self.driver, self.node, self.devices[skip:], admin=admin)
+        return self.api.make_claims(names, self.driver, self.node, self.devices[skip:], admin=admin, part=part)
 
     def p50(self, what: str) -> float:
         return statistics.median(self.samples[what])

@@ -8,6 +8,8 @@ from hack.measure import kubelet, plugins
 CALLS = 16
 """Claims of one block, and devices of a node."""
 LEVELS = (1, 64, 256)
+SHARES, SHARED = 64, 8
+"""So many shares on so many cards."""
 _SETTLE_S = 0.25
 _PUT_OFF_S = 1.5
 """How long after a Prepare its cost is still counted: a plugin may put work off until the calls are over."""
@@ -56,6 +58,15 @@ def singles(side: plugins.Side, level: int) -> None:
         side.samples[f"{name} cpu {level}"].append((took_ms - elapsed_s * side.p50(f"idle cpu {level}")) / CALLS)
         side.samples[f"{name} {level}"].extend(timing.each_ms)
         side.samples[f"{name} rate {level}"].append(CALLS * 1000 / timing.wall_ms)
+
+
+def shares(side: plugins.Side) -> None:
+    """Sixty-four shares on eight cards, one claim a call, all prepared and then all given back."""
+    part = {"cores": "10", "memory": "1Gi", "shares": "1"}
+    calls = kubelet.one_each(side.claims(SHARES, skip=CALLS - SHARED, part=part))
+    for name, act in (("prepare share", side.kubelet.prepare), ("unprepare share", side.kubelet.unprepare)):
+        time.sleep(_SETTLE_S)
+        side.samples[name].extend(act(calls).good().each_ms)
 
 
 def crowds(side: plugins.Side) -> None:
