@@ -87,6 +87,10 @@ VISIBLE_DEVICES_ENV = "NVIDIA_VISIBLE_DEVICES"
 MEMORY_REQUEST_ENV = "NVIDIA_GPU_MEMORY_REQUEST"
 MEMORY_LIMIT_ENV = "NVIDIA_GPU_MEMORY_LIMIT"
 """In MiB; NVIDIA's hook sets them on the container's control group."""
+SHARE_MEMORY_ENV = "ELASTIC_GPU_MEMORY_"
+SHARE_CORES_ENV = "ELASTIC_GPU_CORES_"
+"""In the container: `ELASTIC_GPU_MEMORY_<minor>=8192Mi` and `ELASTIC_GPU_CORES_<minor>=50`, what a share is, whether or not it is
+held to it: for programs that size themselves. With two shares of one card, those of one of them."""
 CARD_ENV_PREFIX = "ELASTIC_GPU_CARD_"
 """In the container: `ELASTIC_GPU_CARD_<minor>=<uuid>`, one variable a card. The minor number is unique on the node and
 is the number in /dev/nvidia<minor>, so that a second claim in the same container adds a variable and replaces none."""

@@ -48,12 +48,18 @@ class AllocationPolicy(enum.Enum):
 class Enforcement(enum.Enum):
     REQUIRED = "Required"
     BEST_EFFORT = "BestEffort"
+    BURST = "Burst"
 
 
 class Rung(enum.Enum):
     DRIVER = "Driver"
     MPS = "MPS"
     HAMI = "HAMi"
+
+
+class Fallback(enum.Enum):
+    NOTHING = "None"
+    WHOLE_CARD = "WholeCard"
 
 
 class ReclaimPolicy(enum.Enum):
@@ -69,13 +75,16 @@ class ShareConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     """That shares of cards are handed out, and how firmly. A claim may be stricter than its class, never laxer.
 
     memory: Required refuses a share whose memory limit the node cannot hold, BestEffort holds what can be held.
-    cores: The same for the share of the card's compute.
+    cores: The same for the share of the card's compute; Burst books it and holds nothing, so that a share uses what others
+        leave idle.
     accept: The ways of holding a share that will do; none given: all.
+    fallback: What a claim gets on an API server that stores no shares; None refuses it, and so does a claim that says so.
     """
 
     memory: Enforcement | None = None
     cores: Enforcement | None = None
     accept: Annotated[tuple[Rung, ...], Meta(min_length=1, max_length=3)] | None = None
+    fallback: Fallback | None = None
 
 
 Config = CardConfig | ShareConfig
@@ -176,13 +185,24 @@ class Share(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
     """How firmly a share of a card is held.
 
     memory: Required starts no pod on a node that cannot hold the memory limit, BestEffort holds what can be held.
-    cores: The same for the share of the card's compute.
+    cores: The same for the share of the card's compute; Burst books it and holds nothing, so that a share uses what others
+        leave idle.
     accept: The ways of holding a share that this class takes.
+    fallback: What a claim gets on an API server that stores no shares (before Kubernetes 1.36, unless the feature gate
+        DRAConsumableCapacity is on): None refuses it when its pod starts, WholeCard gives all of the card.
     """
 
     memory: Enforcement = Enforcement.REQUIRED
     cores: Enforcement = Enforcement.BEST_EFFORT
     accept: Annotated[tuple[Rung, ...], Meta(min_length=1, max_length=3), _SET] = (Rung.DRIVER, Rung.MPS, Rung.HAMI)
+    fallback: Fallback = Fallback.NOTHING
+
+    RULES: ClassVar[tuple[schema.Rule, ...]] = (
+        schema.Rule(
+            text="self.memory != 'Burst'",
+            message="memory cannot burst: what one share takes beyond its own, another one lacks",
+        ),
+    )
 
 
 class ClassSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

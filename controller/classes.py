@@ -116,7 +116,9 @@ def _parameters(spec: v1alpha1.ClassSpec) -> dict[str, Any]:
         return v1alpha1.encode_config(remote.RemoteConfig())
     if share is None:
         return v1alpha1.encode_config(v1alpha1.CardConfig())
-    return v1alpha1.encode_config(v1alpha1.ShareConfig(memory=share.memory, cores=share.cores, accept=share.accept))
+    fallback = share.fallback if share.fallback is not v1alpha1.Fallback.NOTHING else None
+    config = v1alpha1.ShareConfig(memory=share.memory, cores=share.cores, accept=share.accept, fallback=fallback)
+    return v1alpha1.encode_config(config)
 
 
 def _writes(

@@ -10,6 +10,7 @@ from controller import selection, snapshot
 
 Verdict = tuple[str, str, str]
 _NAMES_SHOWN = 5
+_WHOLE = "; none of them can be shared, so each claim gets a whole card, as share.fallback says"
 
 
 def verdict(spec: v1alpha1.ClassSpec, now: snapshot.Snapshot) -> tuple[int, Verdict]:
@@ -21,7 +22,8 @@ def verdict(spec: v1alpha1.ClassSpec, now: snapshot.Snapshot) -> tuple[int, Verd
     found = selection.judged(spec.cards, there, share, driver=driver)
     if count := sum(found.matching.values()):
         limit = f"; at most, since the expression was not judged: {found.unsure}" if found.unsure else ""
-        return count, ("True", "CardsFound", f"{count} matching{limit}")
+        whole = "" if share is None or any(card.shareable for card in there) else _WHOLE
+        return count, ("True", "CardsFound", f"{count} matching{limit}{whole}")
     if not there:
         who = "no node publishes a card" if driver == names.LOCAL_DRIVER else "no RemotePool has a card"
         return 0, ("False", "NoMatchingCard", f"{who} of driver {driver}")
@@ -56,7 +58,7 @@ def _no_share(spec: v1alpha1.ClassSpec, share: v1alpha1.Share | None, now: snaps
     if share is None or not cards:
         return None
     count = f"{sum(cards.values())} cards match"
-    if not any(card.shareable for card in cards):
+    if share.fallback is v1alpha1.Fallback.NOTHING and not any(card.shareable for card in cards):
         return "NoShares", (
             f"{count}, and none can be shared: their node drivers offer whole cards only, or the API server does not "
             "store that cards can be shared (Kubernetes 1.36, or the feature gate DRAConsumableCapacity before that)"

@@ -43,15 +43,25 @@ def _of(
     return share
 
 
+_FIRMNESS = (v1alpha1.Enforcement.BURST, v1alpha1.Enforcement.BEST_EFFORT, v1alpha1.Enforcement.REQUIRED)
+"""From the laxest to the strictest."""
+
+
 def _resolved(config: v1alpha1.ShareConfig) -> v1alpha1.Share:
     usual = v1alpha1.Share()
+    if config.memory is v1alpha1.Enforcement.BURST:
+        raise errors.Invalid(
+            "a share's memory cannot burst: what it takes beyond its own, another one lacks; say so of cores alone"
+        )
     return v1alpha1.Share(
-        memory=config.memory or usual.memory, cores=config.cores or usual.cores, accept=config.accept or usual.accept
+        memory=config.memory or usual.memory,
+        cores=config.cores or usual.cores,
+        accept=config.accept or usual.accept,
+        fallback=config.fallback or usual.fallback,
     )
 
 
 def _stricter(share: v1alpha1.Share, config: v1alpha1.ShareConfig, request: str) -> v1alpha1.Share:
-    required = v1alpha1.Enforcement.REQUIRED
     accept = tuple(rung for rung in share.accept if rung in (config.accept or share.accept))
     if not accept:
         raise errors.Invalid(
@@ -59,9 +69,10 @@ def _stricter(share: v1alpha1.Share, config: v1alpha1.ShareConfig, request: str)
             "no way of holding the share is left"
         )
     return v1alpha1.Share(
-        memory=required if required in (share.memory, config.memory) else share.memory,
-        cores=required if required in (share.cores, config.cores) else share.cores,
+        memory=max(share.memory, config.memory or share.memory, key=_FIRMNESS.index),
+        cores=max(share.cores, config.cores or share.cores, key=_FIRMNESS.index),
         accept=accept,
+        fallback=v1alpha1.Fallback.NOTHING if config.fallback is v1alpha1.Fallback.NOTHING else share.fallback,
     )
 
 

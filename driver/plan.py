@@ -138,7 +138,7 @@ def _holding(
     """Who only watches needs no room, gets no limit, and sees a card in trouble too."""
     if ask.result.admin_access:
         return world.backends["whole"].holding(ask)
-    holding = world.backends["whole" if ask.share is None else "share"].holding(ask)
+    holding = world.backends["whole" if _whole(ask) else "share"].holding(ask)
     beside = _neighbours(claim, holding.device, known, own)
     booking.refuse_overbooked(holding, ask.card, beside, world.shares_per_card)
     _refuse_second_account(claim, holding, known, own)
@@ -149,6 +149,13 @@ def _holding(
             "to get another card, delete the pod, so that its claim is allocated anew"
         )
     return holding
+
+
+def _whole(ask: backend.Ask) -> bool:
+    """Also a claim of shares, where the API server keeps no amounts and its class lets it have the card that it was given."""
+    if ask.share is None:
+        return True
+    return ask.share.fallback is v1alpha1.Fallback.WHOLE_CARD and not ask.result.consumed_capacity
 
 
 def _card(result: resource.Result, world: World) -> inventory.Card:

@@ -76,7 +76,11 @@ class Share:
         )
 
     def edits(self, holding: records.Holding, host: cdi.HostEdits) -> cdi.Edits:
-        edits = host.of_card(holding.card).without_hook(cdi.MEMORY_LIMITS_HOOK)
+        told = (
+            f"{names.SHARE_MEMORY_ENV}{holding.minor}={holding.memory_mib}Mi",
+            f"{names.SHARE_CORES_ENV}{holding.minor}={holding.cores}",
+        )
+        edits = host.of_card(holding.card).without_hook(cdi.MEMORY_LIMITS_HOOK) + cdi.Edits(env=told)
         for name in sorted(_words(holding) - {rung.NONE}):
             edits += self._rung(name).edits(holding)
         return edits
@@ -113,6 +117,8 @@ class Share:
 
     def _chosen(self, ask: backend.Ask, limit: rung.Limit, firmness: v1alpha1.Enforcement) -> str:
         assert ask.share is not None
+        if firmness is v1alpha1.Enforcement.BURST:
+            return rung.NONE
         accept = ask.share.accept
         found = self._strongest(ask.card, limit, accept, ask.users)
         if found == rung.NONE and firmness is v1alpha1.Enforcement.REQUIRED:
@@ -161,7 +167,7 @@ def _part(result: resource.Result, card: inventory.Card) -> booking.Amount:
         raise errors.Invalid(
             f"request {result.request} is of a class of shares, but was allocated a whole card {card.name}: the API server "
             "keeps no amounts (no consumedCapacity). It takes Kubernetes 1.36, or the feature gate "
-            "DRAConsumableCapacity before that; or name a class of backend Whole"
+            "DRAConsumableCapacity before that; or name a class of backend Whole, or one with share.fallback: WholeCard"
         )
     if not amount.memory_mib or not amount.shares:
         raise errors.Invalid(

@@ -68,7 +68,7 @@ def test_a_class_has_the_defaults_of_its_crd() -> None:
         ({"backend": "Half"}, "class c: Invalid enum value 'Half' at $.spec.backend; known: Whole, Share, Remote"),
         (
             {"backend": "Share", "share": {"memry": 1}},
-            'unknown field "memry" at $.spec.share; known: accept, cores, memory',
+            'unknown field "memry" at $.spec.share; known: accept, cores, fallback, memory',
         ),
         ({"backend": "Whole", "cards": {"minMemory": "24GB"}}, "at $.spec.cards.minMemory"),
         ({"backend": "Whole", "workloadTypes": ["a b"]}, "at $.spec.workloadTypes[0]"),

@@ -91,7 +91,7 @@ def test_the_device_class_tells_the_node_driver_what_is_given() -> None:
         "cores": "BestEffort",
         "accept": ["Driver", "MPS", "HAMi"],
     }
-    firm = {"memory": "BestEffort", "cores": "Required", "accept": ["HAMi"]}
+    firm = {"memory": "BestEffort", "cores": "Required", "accept": ["HAMi"], "fallback": "WholeCard"}
     assert _config(objects.a_class(backend="Share", share=firm)) == version | {"kind": "ShareConfig"} | firm
 
 
@@ -103,6 +103,15 @@ LAX = {"backend": "Share", "share": {"memory": "BestEffort"}}
     [
         (LAX, {"shareable": True}, ("True", "CardsFound", "1 matching")),
         ({"backend": "Share"}, {"shareable": True, "memoryEnforcement": "mps"}, ("True", "CardsFound", "1 matching")),
+        (
+            {"backend": "Share", "share": {"memory": "BestEffort", "fallback": "WholeCard"}},
+            {},
+            (
+                "True",
+                "CardsFound",
+                "1 matching; none of them can be shared, so each claim gets a whole card, as share.fallback says",
+            ),
+        ),
         (
             LAX,
             {},

@@ -99,7 +99,7 @@ def test_special_characters_of_a_glob_stay_themselves_in_cel(glob: str) -> None:
     assert _count(_cards(productNames=[glob]), _seen(*[{"product": glob}] * 3)) == 3
 
 
-REQUIRED, BEST_EFFORT = v1alpha1.Enforcement
+REQUIRED, BEST_EFFORT, BURST = v1alpha1.Enforcement
 
 
 def test_a_class_of_shares_takes_only_cards_that_hold_what_it_requires() -> None:
@@ -114,7 +114,7 @@ def test_a_class_of_shares_takes_only_cards_that_hold_what_it_requires() -> None
 
 
 def test_best_effort_takes_every_card() -> None:
-    share = v1alpha1.Share(memory=BEST_EFFORT, cores=BEST_EFFORT)
+    share = v1alpha1.Share(memory=BEST_EFFORT, cores=BURST)
     assert selection.selectors(_cards(), share) == [{"cel": {"expression": HEAD}}]
 
 

@@ -75,6 +75,48 @@ def test_a_claim_may_be_stricter_than_its_class_and_never_laxer() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("of_class", "of_claim", "cores"),
+    [
+        ("Burst", None, Enforcement.BURST),
+        ("Burst", "BestEffort", Enforcement.BEST_EFFORT),
+        ("Burst", "Required", Enforcement.REQUIRED),
+        ("BestEffort", "Burst", Enforcement.BEST_EFFORT),
+    ],
+)
+def test_bursting_is_for_the_class_to_allow_and_for_the_claim_to_do_without(
+    of_class: str, of_claim: str | None, cores: Enforcement
+) -> None:
+    share = _chosen(
+        ("class", SHARE | {"cores": of_class}), ("claim", SHARE | ({"cores": of_claim} if of_claim else {}))
+    )
+    assert share is not None
+    assert share.cores is cores
+
+
+def test_memory_cannot_burst() -> None:
+    with pytest.raises(errors.Invalid, match="memory cannot burst: what it takes beyond its own, another one lacks"):
+        _chosen(("class", SHARE | {"memory": "Burst"}))
+
+
+@pytest.mark.parametrize(
+    ("of_class", "of_claim", "told"),
+    [
+        ("WholeCard", None, "WholeCard"),
+        ("WholeCard", "None", "None"),
+        (None, "WholeCard", "None"),
+        (None, None, "None"),
+    ],
+)
+def test_a_whole_card_instead_of_a_share_is_for_the_class_to_allow(
+    of_class: str | None, of_claim: str | None, told: str
+) -> None:
+    class_, claim = ({"fallback": word} if word else {} for word in (of_class, of_claim))
+    share = _chosen(("class", SHARE | class_), ("claim", SHARE | claim))
+    assert share is not None
+    assert share.fallback.value == told
+
+
 def test_of_one_author_the_last_config_counts() -> None:
     share = _chosen(("class", SHARE | {"memory": "Required"}), ("class", SHARE | {"memory": "BestEffort"}))
     assert share is not None

@@ -107,6 +107,13 @@ def test_a_required_limit_without_a_rung_is_refused_with_what_is_missing() -> No
     )
 
 
+def test_cores_that_burst_are_booked_and_held_by_nothing() -> None:
+    """HAMi#352: what others leave idle may be used."""
+    mps = Bar(Rung.MPS, limits=frozenset({"memory", "cores"}))
+    holding = _holding(_subject(mps, memory=Enforcement.REQUIRED, cores=Enforcement.BURST))
+    assert (holding.cores, holding.enforcement, holding.cores_enforcement) == (30, "mps", "none")
+
+
 def test_a_rung_that_cannot_hold_cores_is_not_taken_for_them() -> None:
     subject = _subject(Bar(Rung.DRIVER), cores=Enforcement.REQUIRED, accept=(Rung.DRIVER,))
     with pytest.raises(errors.Invalid, match=r"to its cores, which the class requires.*Driver: it cannot hold cores"):
@@ -177,7 +184,7 @@ def test_each_rung_gets_its_shares_and_gives_its_edits() -> None:
     record = subject.record()
     assert [step.kind for step in record.steps] == ["driver/hold", "mps/hold"]
     edits = subject.backend.edits(record.holdings[0], HOST)
-    assert edits.env == ("DRIVER=8192", "MPS=8192")
+    assert edits.env == ("ELASTIC_GPU_MEMORY_0=8192Mi", "ELASTIC_GPU_CORES_0=30", "DRIVER=8192", "MPS=8192")
 
 
 def test_the_hook_for_memory_limits_is_left_to_the_rung_that_sets_them() -> None:

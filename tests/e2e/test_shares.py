@@ -1,5 +1,6 @@
 """Shares of cards on a real cluster: kube-scheduler counts them, the node counts again, and the claims tell."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,6 +36,11 @@ def data_of(stage: Stage, pod: str) -> list[Any]:
     return [device["data"] for device in stage.status_of_devices(claim)]
 
 
+def told(stage: Stage, pod: str) -> dict[str, str]:
+    """What the container is told that its share is."""
+    return dict(re.findall(r"^ELASTIC_GPU_(CORES|MEMORY)_\d+=(\S+)$", stage.inside(pod, "env"), re.MULTILINE))
+
+
 def consumed(stage: Stage, pod: str) -> Any:
     (result,) = stage.claim_of(pod)["status"]["allocation"]["devices"]["results"]
     return result["consumedCapacity"]
@@ -45,6 +51,7 @@ def test_the_two_pods_of_the_example_share_a_card_and_their_claims_say_how(share
     shares.ready("share-a", "share-b")
     assert shares.cards("share-a") == shares.cards("share-b")
     for pod in ("share-a", "share-b"):
+        assert told(shares, pod) == {"CORES": "50", "MEMORY": "8192Mi"}
         (data,) = data_of(shares, pod)
         assert (data["cores"], data["memory"], data["enforcement"]) == (50, "8Gi", {"memory": "none", "cores": "none"})
 
@@ -56,6 +63,17 @@ def test_a_share_of_memory_alone_runs_beside_cores_that_are_all_taken(shares: St
     shares.ready("memory-only")
     assert shares.cards("memory-only") == shares.cards("share-a")
     assert consumed(shares, "memory-only") == {"cores": "0", "memory": "4Gi", "shares": "1"}
+    assert told(shares, "memory-only") == {"CORES": "0", "MEMORY": "4096Mi"}
+
+
+def test_a_share_that_bursts_has_its_cores_booked(shares: Stage) -> None:
+    shares("apply", "-f", str(EXAMPLE / "burst.yaml"))
+    shares.ready("bursting")
+    assert told(shares, "bursting") == {"CORES": "25", "MEMORY": "4096Mi"}
+    (data,) = data_of(shares, "bursting")
+    assert (data["cores"], data["enforcement"]["cores"]) == (25, "none")
+    shares.delete("pod", "bursting")
+    shares.kubectl("delete", "elasticgpuclass", "bursting-share.example.com")
 
 
 def test_eight_replicas_are_packed_on_two_cards(shares: Stage) -> None:
@@ -65,6 +83,7 @@ def test_eight_replicas_are_packed_on_two_cards(shares: Stage) -> None:
     pods = [pod["metadata"]["name"] for pod in shares.kubectl.objects("pods", "-n", shares.namespace)]
     cards = [uuid for pod in pods for uuid in shares.cards(pod).values()]
     assert sorted(cards.count(card) for card in set(cards)) == [4, 4]
+    assert all(told(shares, pod) == {"CORES": "25", "MEMORY": "4096Mi"} for pod in pods)
     shares("delete", "deployment", "replicas", "--cascade=foreground", "--timeout=60s")
 
 
@@ -77,6 +96,7 @@ def test_a_monitoring_pod_sees_all_cards_beside_their_shares(shares: Stage) -> N
     shares("apply", "-f", str(EXAMPLE / "monitoring.yaml"))
     shares.ready("monitoring")
     assert len(shares.cards("monitoring")) == cards
+    assert told(shares, "monitoring") == {}, "who only watches has no part of any"
     shares.delete("pod", "whole-0")
     shares.start(a_pod("again", template="whole"))
 
@@ -269,6 +289,16 @@ def test_every_container_sees_its_own_limits_from_inside(held: Stage) -> None:
         (data,) = data_of(held, name)
         assert data["enforcement"] == {"memory": "hami", "cores": "hami"}
     assert held.inside("small", "cat /var/lib/elastic-gpu/share.cache").strip() == "small"
+
+
+def test_a_share_that_bursts_has_no_limit_of_cores_inside(held: Stage) -> None:
+    held("apply", "-f", str(EXAMPLE / "burst.yaml"))
+    held.ready("bursting")
+    env = held.inside("bursting", "env")
+    assert "CUDA_DEVICE_MEMORY_LIMIT_0=4096m" in env
+    assert "SM_LIMIT" not in env
+    held.delete("pod", "bursting")
+    held.kubectl("delete", "elasticgpuclass", "bursting-share.example.com")
 
 
 def test_containers_that_one_account_cannot_hold_are_refused_in_words(held: Stage) -> None:

@@ -114,6 +114,29 @@ async def test_an_api_server_without_amounts_gets_no_whole_card_instead_of_a_sha
         assert await driver.prepared() == ()
 
 
+async def test_a_class_may_let_its_claims_have_the_whole_card_on_such_a_server(machine: Machine) -> None:
+    """A share that came with its amount stays one: only what the server lost is made up for."""
+    lenient = {"fallback": "WholeCard"}
+    claim = machine.share("a", 0, firm=lenient)
+    bare = replace(claim, results=tuple(replace(result, consumed_capacity=()) for result in claim.results))
+    async with machine.node() as driver:
+        (device,) = await driver.prepare(bare)
+        assert device.data["enforcement"] == "whole"
+        with pytest.raises(errors.Conflict, match="still held by claim default/claim-a"):
+            await driver.prepare(machine.share("b", 0, firm=lenient))
+        (device,) = await driver.prepare(machine.share("b", 1, firm=lenient))
+        assert device.data["memory"] == "8Gi"
+
+
+async def test_two_claims_whose_configs_differ_share_a_card_and_each_is_held_as_its_own_says(held: Machine) -> None:
+    held.pods = [_pod("a", "main"), _pod("b", "main")]
+    async with held.node() as driver:
+        (strict,) = await driver.prepare(held.share("a", 0, firm={"memory": "Required", "accept": ["HAMi"]}))
+        (lax,) = await driver.prepare(held.share("b", 0, firm={"memory": "BestEffort", "accept": ["Driver"]}))
+        assert strict.data["enforcement"] == {"memory": "hami", "cores": "hami"}
+        assert lax.data["enforcement"] == {"memory": "none", "cores": "none"}
+
+
 async def test_a_limit_that_must_hold_and_cannot_starts_no_pod(machine: Machine) -> None:
     async with machine.node() as driver:
         with pytest.raises(errors.Invalid, match=r"What is missing: Driver: a driver with .*; MPS: .*; HAMi: "):
