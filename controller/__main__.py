@@ -2,7 +2,7 @@
 
     settings --> API server --> Watcher (every replica watches)
                             --> Observer --> the picture of cards and holders
-                            --> Election --> Reconciler, Recorder, Translator, Remotes (one replica writes)
+                            --> Election --> Reconciler, Recorder, Announcer, Translator, Remotes (one replica writes)
                             --> open port: /healthz, /readyz, /metrics
                             --> the page's port, where it is served
 
@@ -25,6 +25,7 @@ import structlog
 
 from api import errors
 from controller import (
+    announcer,
     desk,
     metrics,
     observer,
@@ -52,7 +53,8 @@ async def serve(api: apiserver.APIServer, given: settings.Settings) -> None:
     look = observer.Observer(api, watch)
     writer = reconciler.Reconciler(api, watch, series, _clock)
     record = recorder.Recorder(api, look, series, _clock)
-    writers = [writer.run, record.run]
+    announce = announcer.Announcer(api, look, series, _clock)
+    writers = [writer.run, record.run, announce.run]
     if given.translate:
         writers.append(translator.Translator(api, series, _clock).run)
     leader = election.Election(api, given.namespace, _LEASE, given.pod_name)

@@ -6,7 +6,7 @@ for those who may know the names.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import prometheus_client
 from prometheus_client.core import GaugeMetricFamily
@@ -16,7 +16,7 @@ from api import names
 from controller import observer, snapshot
 from view import join, picture, problems
 
-_WRITES = ("Create", "Change", "Delete", "Report", "Apply", "Remove", "TemplateCreate", "TemplateDelete")
+_WRITES = ("Create", "Change", "Delete", "Report", "Apply", "Remove", "Event", "TemplateCreate", "TemplateDelete")
 _ACTIONS = ("Intend", "Attach", "Move", "Tell", "Detach", "Forget")
 _OUTCOMES = ("done", "conflict", "refused", "failed")
 _PREFIX = names.METRIC_PREFIX + "controller_"
@@ -122,12 +122,31 @@ class _Sums(Collector):
                 free.add_metric([model.name], model.tally.memory_free)
         yield size
         yield free
+        yield from self._classes(self.view.classes)
         wrong = GaugeMetricFamily(
             _VIEW + "problems", "Things that are wrong, as kubectl egpu lists them.", labels=["kind"]
         )
         for kind in _SEEN if self.complete else ():
             wrong.add_metric([kind.value], sum(one.kind == kind.value for one in self.view.problems))
         yield wrong
+
+    @staticmethod
+    def _classes(found: Iterable[picture.Class]) -> Iterator[GaugeMetricFamily]:
+        """Demand beside supply."""
+        held = GaugeMetricFamily(
+            _VIEW + "class_cards", "Cards that claims of a class have, or a part of.", labels=["class"]
+        )
+        booked = GaugeMetricFamily(
+            _VIEW + "class_memory_bytes", "Memory that claims of a class have.", labels=["class"]
+        )
+        waiting = GaugeMetricFamily(
+            _VIEW + "class_waiting_claims", "Claims of a class that have no card yet.", labels=["class"]
+        )
+        for one in found:
+            held.add_metric([one.name], one.booked.cards)
+            booked.add_metric([one.name], one.booked.memory)
+            waiting.add_metric([one.name], one.waiting)
+        yield from (held, booked, waiting)
 
 
 class _Spaces(Collector):

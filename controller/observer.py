@@ -162,4 +162,4 @@ def _part(kept: informer.Informer[Any], of: Callable[[Any], T | None]) -> object
 
 def _make(view: join.View) -> None:
     """All that will be asked of it, so that nobody waits for it in the event loop."""
-    _ = view.cards, view.models, view.nodes, view.namespaces, view.problems
+    _ = view.cards, view.models, view.nodes, view.namespaces, view.classes, view.problems

@@ -27,6 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     lacks = _verb(verbs, "requirements", "name what this machine lacks", _requirements)
     lacks.add_argument("--install", action="store_true", help="install what Debian's packages bring")
+    lacks.add_argument("--tests", action="store_true", help="also what tests alone need")
     for verb, told, act in (
         ("build", "build all programs into the cache", _build),
         ("up", "bring an instance up", _up),
@@ -106,7 +107,7 @@ def _act_on_control_plane(options: argparse.Namespace) -> None:
 
 def _requirements(options: argparse.Namespace) -> None:
     if options.install:
-        requirements.install()
+        requirements.install(tests=options.tests)
     requirements.check()
     print("nothing is missing")
 

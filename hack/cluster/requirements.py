@@ -27,8 +27,8 @@ _PACKAGES = {
     "debootstrap": ("debootstrap",),
     "buildah": ("buildah",),
 }
-_FOR_TESTS = {"chromium": ("chromium", "fonts-dejavu-core")}
-"""The demo does without."""
+_FOR_TESTS = {"chromium": ("chromium", "fonts-dejavu-core"), "promtool": ("prometheus",)}
+"""The demo does without, and nobody wants a Prometheus that starts by itself for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +67,9 @@ def check() -> None:
         raise errors.ClusterError(told)
 
 
-def install() -> None:
+def install(*, tests: bool = False) -> None:
     """Install what Debian's packages bring, and complain about the rest."""
-    if packages := _packages(lacks(tests=True)):
+    if packages := _packages(lacks(tests=tests)):
         progress.say(f"installing {' '.join(packages)}")
         quiet = paths.environment(DEBIAN_FRONTEND="noninteractive")
         try:

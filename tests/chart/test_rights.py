@@ -29,6 +29,7 @@ CONTROLLER_RIGHTS = {
     "pods": {"list", "watch"},
     "nodes": {"list", "watch"},
     "elasticgpus": {"list", "watch", "create", "patch", "delete"},
+    "events": {"create", "patch"},
 }
 REVIEWS = {"tokenreviews": {"create"}, "subjectaccessreviews": {"create"}}
 

@@ -84,6 +84,7 @@ def test_no_setting_is_without_use(chart: helm_python.Chart) -> None:
                 ".Values.image",
                 ".Values.node",
                 ".Values.page",
+                ".Values.monitoring",
                 ".Values.controller",
                 ".Values.webhook",
                 ".Values.hooks",

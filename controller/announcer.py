@@ -1,0 +1,103 @@
+"""Says on pods and claims what concerns them, as events, while this replica leads.
+
+    observer --> Scene --> notices.due --> events --> API server
+
+What must stay true: no more than `_PER_S` events a second whatever happens to the cluster, and one object an event of
+its own name, so that a repeat counts up instead of adding one. An event that cannot be written is not important enough
+to be tried at once: the next picture says it again.
+"""
+
+import asyncio
+import datetime
+import hashlib
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from api import errors, names, resource
+from controller import metrics, notices, observer
+from kube import apiserver
+
+_PER_S = 10
+_MOST = 100
+"""By one picture."""
+_LOOK_AGAIN_S = 10.0
+_NAME = 230
+_log = structlog.get_logger("announcer")
+
+
+class Announcer:
+    """The only writer of events."""
+
+    def __init__(
+        self,
+        api: apiserver.APIServer,
+        watch: observer.Observer,
+        series: metrics.Metrics,
+        clock: Callable[[], datetime.datetime],
+    ) -> None:
+        self._api = api
+        self._watch = watch
+        self._series = series
+        self._clock = clock
+        self._said: dict[tuple[str, notices.Reason], notices.Said] = {}
+
+    async def run(self) -> None:
+        """Works until it is cancelled."""
+        seen = 0
+        while True:
+            now = await self._watch.newer(seen, within_s=_LOOK_AGAIN_S)
+            seen = now.number
+            said, at = dict(self._said), self._clock()
+            found, still = await asyncio.to_thread(_decided, now, said, at)
+            self._said = {key: last for key, last in self._said.items() if key in still}
+            for notice in found:
+                await asyncio.gather(self._say(notice), asyncio.sleep(1 / _PER_S))
+
+    async def _say(self, notice: notices.Notice) -> None:
+        at = self._clock()
+        last = self._said.get(notice.key)
+        first, count = (last.first, last.count + 1) if last and last.stem == notice.stem else (at, 1)
+        said = notices.Said(stem=notice.stem, first=first, at=at, count=count)
+        name, body = _event(notice, said)
+        path = f"/api/v1/namespaces/{notice.namespace}/events/{name}"
+        try:
+            kind = apiserver.Patch.APPLY
+            await self._api.patch(path, body, kind=kind, fieldManager=names.FIELD_MANAGER, force=True)
+            outcome = "done"
+            self._said[notice.key] = said
+        except errors.ElasticGPUError as error:
+            outcome = "refused" if isinstance(error, errors.Invalid) else "failed"
+            _log.warning("not said", about=f"{notice.namespace}/{notice.name}", error=str(error))
+        self._series.wrote("Event", outcome)
+
+
+def _decided(
+    now: observer.Scene, said: notices.Known, at: datetime.datetime
+) -> tuple[list[notices.Notice], set[tuple[str, notices.Reason]]]:
+    """What to say, and of what was said that which still holds."""
+    still = {notice.key for notice in notices.wanted(now.view, now.seen)} if said else set()
+    return list(itertools.islice(notices.due(now.view, now.seen, said, at), _MOST)), still
+
+
+def _event(notice: notices.Notice, said: notices.Said) -> tuple[str, dict[str, Any]]:
+    digest = hashlib.sha256(f"{notice.uid} {notice.reason} {notice.stem}".encode()).hexdigest()[:12]
+    name = f"{notice.name[:_NAME].rstrip('.-')}.{digest}"
+    about = {"kind": notice.kind, "namespace": notice.namespace, "name": notice.name, "uid": notice.uid}
+    version = "v1" if notice.kind == "Pod" else "resource.k8s.io/v1"
+    return name, {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": notice.namespace},
+        "involvedObject": about | {"apiVersion": version},
+        "reason": notice.reason.value,
+        "message": notice.message[:1000],
+        "type": "Normal" if notice.normal else "Warning",
+        "source": {"component": "elastic-gpu-controller"},
+        "reportingComponent": "elastic-gpu-controller",
+        "firstTimestamp": resource.timestamp(said.first),
+        "lastTimestamp": resource.timestamp(said.at),
+        "count": said.count,
+    }

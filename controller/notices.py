@@ -1,0 +1,159 @@
+"""What is said to users where they look: on their pods and claims, as events.
+
+    View + objects + what was said before --> due --> Notices
+
+What must stay true: an event says something new, or is an hour old; numbers that change in its text do not count as
+new. Nothing is said of what passes by itself within seconds, and of what was there long before anybody watched only
+what is wrong.
+"""
+
+import datetime
+import enum
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from api import names
+from view import join, objects, picture, problems
+
+_GRACE_S = 10.0
+_AGAIN_S = 3600.0
+_PAUSE_S = 60.0
+"""Between two events of one kind about one object."""
+_NEWS_S = 300.0
+"""A card that was got longer ago is no news."""
+_LEAK_S = 300.0
+_SHOWN = 4
+
+
+class Reason(enum.StrEnum):
+    WAITS = "WaitsForCard"
+    GOT = "CardsAssigned"
+    TAINTED = "CardTainted"
+    UNUSED = problems.Kind.UNUSED.value
+    USER_GONE = problems.Kind.USER_GONE.value
+    CARD_GONE = problems.Kind.CARD_GONE.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """`stem`: the part of the text that makes it another one when it changes."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    reason: Reason
+    message: str
+    stem: str
+    since: str
+    normal: bool = False
+
+    @property
+    def key(self) -> tuple[str, Reason]:
+        return (self.uid, self.reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What was said last of that kind about that object. `first`: when it was said first."""
+
+    stem: str
+    first: datetime.datetime
+    at: datetime.datetime
+    count: int = 1
+
+
+Known = Mapping[tuple[str, Reason], Said]
+
+
+def due(view: join.View, seen: objects.Objects, said: Known, now: datetime.datetime) -> Iterator[Notice]:
+    """What to say now. Lazy."""
+    if seen.slices.unknown or seen.claims.unknown or seen.pods.unknown:
+        return
+    for notice in wanted(view, seen):
+        age_s = _age_s(notice.since, now)
+        if notice.normal and age_s > _NEWS_S:
+            continue
+        if age_s < (_LEAK_S if notice.kind == "ResourceClaim" else 0.0 if notice.normal else _GRACE_S):
+            continue
+        last = said.get(notice.key)
+        quiet_s = _AGAIN_S if last and last.stem == notice.stem else _PAUSE_S
+        if last and (notice.normal or (now - last.at).total_seconds() < quiet_s):
+            continue
+        yield notice
+
+
+def wanted(view: join.View, seen: objects.Objects) -> Iterator[Notice]:
+    """All that holds now, whether it was said or not."""
+    pods = {(pod.namespace, pod.name): pod.uid for pod in seen.pods.items}
+    since = {claim.uid: claim.since for claim in seen.claims.items}
+    claims = {(claim.namespace, claim.name): claim for claim in seen.claims.items}
+    for pod in view.pods:
+        if pod.waiting:
+            yield _of_pod(pod, pods, Reason.WAITS, pod.waiting, pod.waiting.partition(";")[0], pod.waits_since)
+        elif pod.cards and pod.node:
+            got = max(
+                (since[claims[pod.namespace, name].uid] for name in pod.claims if (pod.namespace, name) in claims),
+                default="",
+            )
+            text = f"has {_listed(pod.cards)}"
+            yield _of_pod(pod, pods, Reason.GOT, text, text, got, normal=True)
+    yield from _of_tainted(view.cards)
+    yield from _of_leaks(view.problems, claims)
+
+
+def _of_pod(
+    pod: picture.Pod, uids: Mapping[objects.Reference, str], reason: Reason, message: str, stem: str, since: str,
+    *, normal: bool = False,
+) -> Notice:  # fmt: skip
+    return Notice(
+        kind="Pod", namespace=pod.namespace, name=pod.name, uid=uids[pod.namespace, pod.name], reason=reason,
+        message=message, stem=stem, since=since, normal=normal,
+    )  # fmt: skip
+
+
+def _of_tainted(cards: Iterable[picture.Card]) -> Iterator[Notice]:
+    for card in cards:
+        for taint in card.taints[:1] if card.holders else ():
+            text = f"its card {card.name} on node {card.node} is tainted {taint.key}{'=' if taint.value else ''}{taint.value}"
+            for holder in card.holders:
+                for pod in holder.pods:
+                    yield Notice(
+                        kind="Pod", namespace=holder.namespace, name=pod.name, uid=pod.uid, reason=Reason.TAINTED,
+                        message=text, stem=text, since=taint.since,
+                    )  # fmt: skip
+
+
+def _of_leaks(found: Iterable[picture.Problem], claims: Mapping[objects.Reference, objects.Claim]) -> Iterator[Notice]:
+    known = {reason.value: reason for reason in Reason}
+    for problem in found:
+        name = problem.about.partition("/")[2]
+        claim = claims.get((problem.namespace, name))
+        if claim is None or problem.kind not in known:
+            continue
+        yield Notice(
+            kind="ResourceClaim", namespace=claim.namespace, name=claim.name, uid=claim.uid,
+            reason=known[problem.kind], message=f"{problem.message}: {problem.command}", stem=problem.message,
+            since=problem.since,
+        )  # fmt: skip
+
+
+def _listed(cards: Iterable[picture.PodCard]) -> str:
+    told = [_told(card) for card in cards if not card.observes]
+    more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+    return ", ".join(told[:_SHOWN]) + more or "no card of its own: it observes"
+
+
+def _told(card: picture.PodCard) -> str:
+    part = [f"{card.amounts['cores']}% of its cores"] if "cores" in card.amounts else []
+    if names.MEMORY in card.amounts:
+        part.append(f"{card.amounts[names.MEMORY] // 2**20} MiB")
+    return f"card {card.card} ({card.model or 'model unknown'}{': ' if part else ''}{', '.join(part)})"
+
+
+def _age_s(since: str, now: datetime.datetime) -> float:
+    """What has no time is old."""
+    try:
+        return (now - datetime.datetime.fromisoformat(since)).total_seconds()
+    except ValueError:
+        return _AGAIN_S

@@ -1,0 +1,124 @@
+"""What is said on pods and claims: once, when it is new, and never in floods."""
+
+import asyncio
+import datetime
+from pathlib import Path
+
+import pytest
+
+from controller import notices
+from tests.cli.conftest import put
+from tests.controller.test_observing import running
+from tests.fakes.apiserver import FakeAPIServer
+from tests.view.objects import JSON, a_card, a_claim, a_device_class, a_pod, a_result, a_slice, seen
+from view import join
+
+NOW = datetime.datetime(2026, 1, 1, 0, 6, 0, tzinfo=datetime.UTC)
+LOST = {"key": "gpu.elasticgpu.io/lost", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:05:00Z"}
+
+
+def due(*given: JSON, said: notices.Known | None = None, at: datetime.datetime = NOW) -> list[notices.Notice]:
+    found = seen(*given)
+    return list(notices.due(join.View(found), found, said or {}, at))
+
+
+def said_of(notice: notices.Notice, at: datetime.datetime = NOW) -> notices.Known:
+    return {notice.key: notices.Said(stem=notice.stem, first=at, at=at)}
+
+
+def a_waiting_pod(since: str = "2026-01-01T00:05:00Z") -> tuple[JSON, ...]:
+    condition = {"type": "PodScheduled", "status": "False", "message": "m", "lastTransitionTime": since}
+    return (
+        a_claim("wish"),
+        a_pod("patient", claim="wish", phase="Pending", status={"conditions": [condition]}),
+        a_device_class(),
+    )
+
+
+def later(seconds: int) -> datetime.datetime:
+    return NOW + datetime.timedelta(seconds=seconds)
+
+
+def test_a_pod_that_waits_is_told_why() -> None:  # HAMi#2286
+    (notice,) = due(a_slice(a_card()), *a_waiting_pod())
+    assert (notice.kind, notice.name, notice.reason) == ("Pod", "patient", "WaitsForCard")
+    assert notice.message == "claim wish waits for a card of class training.elasticgpu.io; of 1 cards 1 free"
+
+
+def test_a_pod_that_waits_for_seconds_is_told_nothing() -> None:
+    assert due(a_slice(a_card()), *a_waiting_pod("2026-01-01T00:05:55Z")) == []
+
+
+def test_other_numbers_are_no_news_another_reason_is_and_after_an_hour_it_is_said_again() -> None:
+    (notice,) = due(a_slice(a_card()), *a_waiting_pod())
+    assert due(a_slice(a_card(1), a_card(2)), *a_waiting_pod(), said=said_of(notice), at=later(120)) == []
+    _, pod, device_class = a_waiting_pod()
+    assert len(due(a_slice(a_card()), pod, device_class, said=said_of(notice), at=later(120))) == 1
+    assert due(a_slice(a_card()), pod, device_class, said=said_of(notice), at=later(30)) == []
+    assert len(due(a_slice(a_card()), *a_waiting_pod(), said=said_of(notice), at=later(3700))) == 1
+
+
+def test_a_pod_that_got_its_card_is_told_which_and_only_once() -> None:
+    world = (a_slice(a_card()), a_claim("c", a_result(), pods=("pod",)), a_pod(claim="c"))
+    (notice,) = due(*world)
+    assert (notice.normal, notice.reason) == (True, "CardsAssigned")
+    assert "card gpu-00000001-0d4e-4f7b-9c31-5e2b7a90d101 (NVIDIA H100 80GB HBM3: 81920 MiB)" in notice.message
+    assert due(*world, said=said_of(notice), at=later(4000)) == []
+
+
+def test_a_controller_that_starts_says_nothing_of_cards_that_were_got_long_ago() -> None:
+    assert due(a_slice(a_card()), a_claim("c", a_result(), pods=("pod",)), a_pod(claim="c"), at=later(3600)) == []
+
+
+def test_each_pod_on_a_tainted_card_is_told() -> None:
+    world = (
+        a_slice(a_card(taints=[LOST])),
+        a_claim("c", a_result(), pods=("a", "b")),
+        a_pod("a", claim="c"),
+        a_pod("b", claim="c"),
+    )
+    found = [notice for notice in due(*world) if notice.reason == "CardTainted"]
+    assert [(notice.name, notice.uid) for notice in found] == [("a", "uid-a"), ("b", "uid-b")]
+
+
+def test_a_claim_that_nobody_uses_is_told_after_five_minutes_with_the_command() -> None:
+    world = (a_slice(a_card()), a_claim("leak", a_result()))
+    assert due(*world, at=later(200)) == []
+    (notice,) = due(*world, at=later(300))
+    assert (notice.kind, notice.name) == ("ResourceClaim", "leak")
+    assert notice.message.endswith("kubectl delete resourceclaim leak -n ml")
+
+
+@pytest.mark.parametrize("kind", ["slices", "claims", "pods"])
+def test_nothing_is_said_of_what_was_not_read(kind: str) -> None:
+    import dataclasses
+
+    from view import objects
+
+    found = dataclasses.replace(seen(a_slice(a_card()), *a_waiting_pod()), **{kind: objects.Part(unknown="forbidden")})
+    assert list(notices.due(join.View(found), found, {}, NOW)) == []
+
+
+async def test_an_event_is_one_object_that_counts_up(tmp_path: Path) -> None:
+    async with FakeAPIServer() as server:
+        put(server, a_slice(a_card()), a_device_class(), *a_waiting_pod())
+        async with running(server, tmp_path):
+            await server.until(lambda: server.list("events"), within_s=20)
+        (event,) = server.list("events")
+        assert event["involvedObject"]["name"] == "patient"
+        assert (event["reason"], event["type"], event["count"]) == ("WaitsForCard", "Warning", 1)
+
+
+async def test_a_thousand_waiting_pods_are_ten_events_a_second(tmp_path: Path) -> None:
+    async with FakeAPIServer() as server:
+        _, pod, device_class = a_waiting_pod()
+        many = [
+            {**pod, "metadata": {**pod["metadata"], "name": f"p{number}", "uid": f"u{number}"}}
+            for number in range(1000)
+        ]
+        put(server, a_slice(a_card()), device_class, a_claim("wish"), *many)
+        async with running(server, tmp_path):
+            await server.until(lambda: server.list("events"), within_s=20)
+            started = asyncio.get_running_loop().time()
+            await server.until(lambda: len(server.list("events")) >= 11, within_s=20)
+            assert asyncio.get_running_loop().time() - started >= 0.9

@@ -1,0 +1,3 @@
+from tests.page.conftest import stage
+
+__all__ = ["stage"]
