@@ -43,11 +43,16 @@ def _source(given: settings.Settings) -> cards.Cards:
     return cards.DriverCards(nvml.NVML(libraries=libraries, limit_s=_NVML_LIMIT_S), Path(given.state_dir) / "drain")
 
 
+def _authority(given: settings.Settings) -> credentials.Authority:
+    folder = Path(given.authority_dir or given.state_dir)
+    return credentials.Authority.load(folder, _clock, make=not given.authority_dir)
+
+
 async def serve(given: settings.Settings) -> None:
     """Works until it is cancelled."""
     state = Path(given.state_dir)
     offered = await asyncio.to_thread(settings.offered, given)
-    authority = await asyncio.to_thread(credentials.Authority.load, state, _clock)
+    authority = await asyncio.to_thread(_authority, given)
     names = dict.fromkeys((given.advertise, *given.names, "localhost"))
     context, fingerprint = await asyncio.to_thread(authority.front, names, state)
     series = metrics.Metrics()
@@ -107,7 +112,7 @@ async def _until_told_to_stop(given: settings.Settings) -> None:
 
 def _certificate(given: settings.Settings, cluster: str, folder: Path) -> None:
     """What the controller of a cluster shows, and whom it trusts: the three files of a TLS Secret."""
-    authority = credentials.Authority.load(Path(given.state_dir), _clock)
+    authority = _authority(given)
     certificate, key = authority.for_controller(cluster)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, text in (("tls.crt", certificate), ("tls.key", key), ("ca.crt", authority.pem)):

@@ -53,10 +53,10 @@ class Authority:
         self.pem = certificate.public_bytes(serialization.Encoding.PEM)
 
     @classmethod
-    def load(cls, folder: Path, clock: Clock) -> "Authority":
-        """From the folder, made there first if there is none. Blocks. Raises Invalid for files that do not fit."""
+    def load(cls, folder: Path, clock: Clock, *, make: bool = True) -> "Authority":
+        """From the folder, made there first if there is none and it may. Blocks. Raises Invalid for files that do not fit."""
         certificate_file, key_file = folder / "ca.pem", folder / "ca.key"
-        if not key_file.exists() and not certificate_file.exists():
+        if make and not key_file.exists() and not certificate_file.exists():
             _make(certificate_file, key_file, clock())
         try:
             certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())

@@ -29,6 +29,7 @@ class Settings:
     nvml_library: libnvidia-ml.so.1. Default none: where the loader finds it.
     state_dir: Where leases, tokens and the pool's authority are kept; nothing else may write there. Default
         /var/lib/elastic-gpu-pool.
+    authority_dir: Where ca.pem and ca.key are, if another place than state_dir; they are not made there. Default none.
     listen: host:port or :port of the one door, for the API and the servers. Default :7480. Port 0 takes a free one.
     advertise: The name or address under which controllers and nodes reach this host. Default: the host's name.
     names: Further names that the door's certificate is good for, with commas between. Default none.
@@ -55,6 +56,7 @@ class Settings:
     cards_file: str = ""
     nvml_library: str = ""
     state_dir: str = "/var/lib/elastic-gpu-pool"
+    authority_dir: str = ""
     listen: str = ":7480"
     advertise: str
     names: tuple[str, ...] = ()
@@ -98,7 +100,8 @@ def read(environment: Mapping[str, str], host: str) -> Settings:
     given: dict[str, Any] = {"pool_id": host, "advertise": host, "profiles": ()}
     inside = environment.get("KUBERNETES_SERVICE_HOST", "")
     if inside and (_POD / "token").exists():
-        given["review_url"] = f"https://kubernetes.default.svc:{environment.get('KUBERNETES_SERVICE_PORT', '443')}"
+        address = f"[{inside}]" if ":" in inside else inside
+        given["review_url"] = f"https://{address}:{environment.get('KUBERNETES_SERVICE_PORT', '443')}"
     for field in fields(Settings):
         variable = _PREFIX + field.name.upper()
         if text := environment.get(variable, "").strip():

@@ -14,6 +14,8 @@
 
 {{- define "elastic-gpu.remote" -}}{{ include "elastic-gpu.name" . }}-remote{{- end -}}
 
+{{- define "elastic-gpu.pool" -}}{{ include "elastic-gpu.name" . }}-pool{{- end -}}
+
 {{/* The driver's name is part of its API (devices, classes and claims carry it) and so not a value. */}}
 {{- define "elastic-gpu.driver" -}}gpu.elasticgpu.io{{- end -}}
 {{- define "elastic-gpu.remoteDriver" -}}remote.gpu.elasticgpu.io{{- end -}}
