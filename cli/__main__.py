@@ -26,6 +26,8 @@ COMMANDS = {
     "cordon": "keep new claims off one card: --evict ends the pods that have it",
     "uncordon": "let claims have the card again",
     "doctor": "what is set up wrong in the cluster, and what to do; exit code 0 nothing, 1 something, 2 it cannot be told",
+    "explain": "why a pod or claim has no card: verdict, chain, what rules out how many cards, the nearest misses",
+    "fit": "how many copies of a pod, claim, template or of plain numbers fit, where, and what stops the next one",
     "claim": "write a ResourceClaimTemplate for a workload type or a class: --count cards, or shares of --cores and --memory",
     "translate": "what manifests that ask for cards by old names become, read from files, without a cluster",
     "completion": "how to have the shell complete all this",
@@ -38,6 +40,11 @@ _TAKE_VALUE = (
     "-f",
     "--filename",
     "--workload-type",
+    "--class",
+    "--count",
+    "--cores",
+    "--memory",
+    "--replicas",
     "-n",
     "-l",
     "-o",
@@ -75,8 +82,8 @@ def _run(arguments: Sequence[str]) -> int:
         from cli import completion  # noqa: PLC0415
 
         return completion.explain()
-    if given.command == "translate":
-        return _translate(given)
+    if given.command in _OWN_WAY:
+        return _OWN_WAY[given.command](given)
     import datetime  # noqa: PLC0415
     import functools  # noqa: PLC0415
 
@@ -135,6 +142,29 @@ def _answering(command: str) -> "Callable[[commands.Asked], int]":
             return commands.run
 
 
+def _explain(given: argparse.Namespace) -> int:
+    import datetime  # noqa: PLC0415
+
+    from api import errors  # noqa: PLC0415
+    from cli import explaining, kubectl  # noqa: PLC0415
+
+    options = ("files", "class_name", "count", "cores", "memory", "replicas") if given.command == "fit" else ()
+    asked = explaining.Asked(
+        way=kubectl.Kubectl(_kubectl_flags(given)),
+        now=datetime.datetime.now(datetime.UTC),  # noqa: TID251  handed on from here
+        form=given.output,
+        namespace=given.namespace,
+        quiet=given.quiet,
+        name=given.name,
+        **{option: getattr(given, option) for option in options},
+    )
+    try:
+        return explaining.fit(asked) if given.command == "fit" else explaining.explain(asked)
+    except errors.ElasticGPUError as error:
+        sys.stderr.write(f"{error}\n")
+        return explaining.UNTOLD
+
+
 def _translate(given: argparse.Namespace) -> int:
     from api import errors  # noqa: PLC0415
     from cli import translating  # noqa: PLC0415
@@ -149,6 +179,9 @@ def _translate(given: argparse.Namespace) -> int:
     except errors.ElasticGPUError as error:
         sys.stderr.write(f"{error}\n")
         return 2
+
+
+_OWN_WAY = {"translate": _translate, "explain": _explain, "fit": _explain}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -189,7 +222,24 @@ def _parser() -> argparse.ArgumentParser:
         if name in ("pods", "claims", "cards", "nodes"):
             whose = "those with these labels" if name in ("pods", "claims") else "those of nodes with these labels"
             command.add_argument("-l", "--selector", default="", help=whose)
+        if name in ("explain", "fit"):
+            _add_question(command, fit=name == "fit")
     return parser
+
+
+def _add_question(command: argparse.ArgumentParser, *, fit: bool) -> None:
+    what = "pod/NAME, claim/NAME or template/NAME; a name alone is a pod"
+    command.epilog = "exit codes: 0 it fits or has its cards, 1 it does not or is not there, 2 it cannot be told"
+    if not fit:
+        command.add_argument("name", metavar="WHAT", help=what)
+        return
+    command.add_argument("name", metavar="WHAT", nargs="?", default="", help=what)
+    command.add_argument("-f", "--filename", dest="files", action="append", default=[], help="manifests; - for stdin")
+    command.add_argument("--class", dest="class_name", default="", help="plain numbers: cards or shares of this class")
+    command.add_argument("--count", type=int, default=1, help="cards or shares in one claim")
+    command.add_argument("--cores", type=int, help="percent of a card")
+    command.add_argument("--memory", help="such as 20Gi")
+    command.add_argument("--replicas", type=int, default=0, help="how many copies are wanted; else all are counted")
 
 
 def _add_translation(command: argparse.ArgumentParser) -> None:

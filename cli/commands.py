@@ -20,6 +20,8 @@ from view import document, join, objects, picture
 
 FOUND, MISSING, UNTOLD = 0, 1, 2
 _MANY = 1000
+_EXPLAINED = 50
+"""Pods whose waiting is looked into: each is a question to the API server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,8 @@ def _list(asked: Asked) -> int:
     if asked.labels and asked.command in _BY_NODE:
         chosen = {node.name for node in seen.nodes.items}
         rows = [row for row in rows if _BY_NODE[asked.command](row) in chosen]
+    if asked.command == "pods":
+        rows = _with_reasons(asked, rows)
     if asked.form in ("json", "yaml"):
         print_document(document.listing(listing.kind, rows, view), asked)
     elif asked.form == "name":
@@ -118,6 +122,17 @@ def _list(asked: Asked) -> int:
         where = f" in {namespace} namespace" if namespace and asked.command in ("pods", "claims") else ""
         asked.warnings.write(f"No {asked.command} found{where}.\n")
     return UNTOLD if unknown else FOUND
+
+
+def _with_reasons(asked: Asked, rows: Sequence[picture.Pod]) -> Sequence[picture.Pod]:
+    """Pods that wait for a card say what rules which cards out, where that can be told."""
+    waiting = [(pod.namespace, pod.name) for pod in rows if pod.waiting and not pod.node][:_EXPLAINED]
+    if not waiting:
+        return rows
+    from cli import explaining  # noqa: PLC0415  for these alone
+
+    told = explaining.pending(asked.way, asked.now, waiting)
+    return [dataclasses.replace(pod, waiting=told.get((pod.namespace, pod.name), pod.waiting)) for pod in rows]
 
 
 def _wanted(asked: Asked, namespace: str) -> tuple[queries.Query, ...]:

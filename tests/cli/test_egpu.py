@@ -88,7 +88,7 @@ async def test_a_card_that_is_not_there_or_not_told_apart_is_exit_code_1(user: U
 async def test_pods_say_why_they_wait(user: User) -> None:
     done = await user.egpu("pods", "-n", "ml", "-o", "wide")
     assert (
-        "claim wanted waits for a card of class training.elasticgpu.io; of 4 cards 1 partly held, 2 held, 1 blocked"
+        f"does not fit: 1 card: 25% of cores short, closest {name_of(4)} on node2 with 75% free of 100% asked"
         in done.out
     )
     assert "0/2 nodes are available: 2 cannot allocate all claims." in done.out

@@ -25,6 +25,7 @@ def _fresh(code: str) -> str:
         "view.join",
         "allocation.cluster",
         "cel",
+        "explain.text",
         "pool.leases",
     ],
 )
@@ -38,8 +39,10 @@ def test_a_module_that_decides_loads_nothing_that_acts(module: str) -> None:
     [
         "api",
         "cel",
+        "explain.text",
         "translate",
         "allocation",
+        "explain",
         "view",
         "kube",
         "kubeletplugin",

@@ -1,0 +1,73 @@
+"""Which nodes a pod may be on, as far as its claims and its node selector say, and where all that it asks is to be had."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from allocation import nodes, requests, search
+from api import errors
+from explain import chain, funnel, world
+
+JSON = Mapping[str, Any]
+NOT_LOOKED_AT = "CPU, memory, affinity, taints of nodes, volumes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """`node` is empty where there is none. `stopped`: why the scheduler tries no other node; `unsure`: what was too hard."""
+
+    node: str = ""
+    picks: tuple[tuple[search.Pick, ...], ...] = ()
+    stopped: str = ""
+    unsure: str = ""
+
+
+def excluded(pod: JSON | None, of: chain.Chain, now: world.World) -> Callable[[nodes.Node], str]:
+    wanted = (pod or {"spec": {}})["spec"].get("nodeSelector") or {}
+
+    def why(node: nodes.Node) -> str:
+        if node.name in now.closed:
+            return "the node takes no pods (cordoned)"
+        for key, value in wanted.items():
+            if node.labels.get(key) != value and "nodes" not in now.unknown:
+                return f"the pod's node selector wants {key}={value}"
+        if not all(any(term.matches(node) for term in terms) for terms in of.places):
+            return "another claim of the pod is bound to other nodes"
+        return ""
+
+    return why
+
+
+def first(
+    wishes: Sequence[requests.Wish],
+    funnels: Sequence[Sequence[Sequence[funnel.Funnel]]],
+    now: world.World,
+    excluded_: Callable[[nodes.Node], str],
+    after: str = "",
+) -> Found:
+    """The first node, by name from `after` on, that has devices for all wishes together."""
+    unsure = ""
+    for node in _promising(funnels, now):
+        if node.name < after or excluded_(node):
+            continue
+        try:
+            picks = now.cluster.search(node, wishes)
+        except search.TooHard as error:
+            unsure = str(error)
+        except (errors.Invalid, errors.NotReady) as error:
+            return Found(stopped=str(error))
+        else:
+            if picks is not None:
+                return Found(node=node.name, picks=picks)
+    return Found(unsure=unsure)
+
+
+def _promising(funnels: Sequence[Sequence[Sequence[funnel.Funnel]]], now: world.World) -> Iterator[nodes.Node]:
+    """Nodes that have enough cards for each request, one by one; the others need no search."""
+    for name in sorted(now.cluster.nodes):
+        if all(any(_enough(option, name) for option in request) for claim in funnels for request in claim):
+            yield now.cluster.nodes[name]
+
+
+def _enough(option: funnel.Funnel, node: str) -> bool:
+    return option.every or option.candidates.get(node, 0) >= option.count
