@@ -173,6 +173,7 @@ async def assembled(
             host=cdi.HostEdits(),
             backends=backends,
             shares_per_card=chosen.shares_per_card,
+            elastic=shares.elastic,
             unread="they have not been looked at yet",
         ),
         gateway=gateway,

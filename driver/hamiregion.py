@@ -36,6 +36,24 @@ _AT = {
 }
 
 
+MEMORY_AT = _AT["limit"]
+"""Where the memory limit of the container's card lies: the library reads it anew for each allocation."""
+HEAD = 4096
+"""Bytes at the beginning of an account in which its limits are."""
+
+
+def memory_limit(limit_bytes: int) -> bytes:
+    """What has to be written at `MEMORY_AT`."""
+    return struct.pack("<Q", limit_bytes)
+
+
+def limits(account: bytes) -> tuple[int, int] | None:
+    """Bytes and percent that an account holds its container to; None for what is no account."""
+    if len(account) < HEAD or struct.unpack_from("<i", account, 0)[0] != _MAGIC:
+        return None
+    return struct.unpack_from("<Q", account, _AT["limit"])[0], struct.unpack_from("<Q", account, _AT["cores"])[0]
+
+
 def begun(layout: Layout, *, memory_bytes: int, cores: int) -> bytes:
     """The account of a container with one card, which is number 0 there; 0: no limit."""
     major, minor = map(int, layout.value.split("."))

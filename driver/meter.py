@@ -37,8 +37,8 @@ class Reader(Protocol):
 
 
 class Proof(Protocol):
-    async def holds(self, holding: records.Holding, pods: frozenset[str]) -> bool | None:
-        """Whether its limit is in force now; None where nothing can tell."""
+    async def holds(self, holding: records.Holding, pods: frozenset[str]) -> bool:
+        """Whether its limits were seen in force now."""
         ...
 
 
@@ -236,7 +236,7 @@ class Meter:
 
     async def _holds(self, record: records.Record, holding: records.Holding, pods: frozenset[str]) -> bool:
         try:
-            return bool(await self._proof.holds(holding, pods))
+            return await self._proof.holds(holding, pods)
         except errors.ElasticGPUError as error:
             _log.debug("limit cannot be asked for", claim=str(record), error=str(error))
             return False

@@ -31,6 +31,8 @@ class World:
     host: cdi.HostEdits
     backends: Mapping[str, backend.Backend]
     shares_per_card: int = 16
+    elastic: frozenset[str] = frozenset()
+    """The ways of holding shares that take another memory limit while programs run."""
     unread: str = ""
     """Why the cards are not known at all; empty when they are."""
 
@@ -93,7 +95,7 @@ def _fresh(
         theirs = tuple(user for user in users if user.uses(result.base_request))
         ask = backend.Ask(result=result, card=_card(result, world), share=share, users=theirs)
         holdings.append(_holding(claim, ask, world, known, holdings))
-    holdings = _resized(claim, holdings)
+    holdings = _resized(claim, holdings, world)
     steps = [
         step
         for name, worker in world.backends.items()
@@ -112,17 +114,17 @@ def _fresh(
     )
 
 
-def _resized(claim: resource.Claim, holdings: list[records.Holding]) -> list[records.Holding]:
+def _resized(claim: resource.Claim, holdings: list[records.Holding], world: World) -> list[records.Holding]:
     """With the limits that the claim's annotation asks for, if they can be; a wrong one is told later and starts no pod less."""
     try:
-        return list(resize.asked(claim, tuple(holdings)))
+        return list(resize.asked(claim, tuple(holdings), world.elastic))
     except errors.Invalid:
         return holdings
 
 
 def resized(record: records.Record, claim: resource.Claim, world: World) -> records.Record:
     """A prepared record with the limits that its claim asks for now. Raises Invalid, NotReady."""
-    holdings = resize.asked(claim, record.holdings)
+    holdings = resize.asked(claim, record.holdings, world.elastic)
     if holdings == record.holdings:
         return record
     return replace(record, holdings=holdings, cdi=_spec(record.uid, holdings, world))

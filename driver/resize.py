@@ -3,17 +3,19 @@
     annotation + record -> asked -> limit per holding, or why not -> the record as it shall be
 
 A claim's booking is fixed when it is allocated, so its limit can be lowered below that and raised again up to it. Only
-what takes a limit while programs run can be asked: the card's own driver.
+what takes a limit while programs run can be asked, `elastic`: the card's own driver, and HAMi-core where its file is known.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from api import errors, names, quantity, resource, v1alpha1
+from api import errors, names, quantity, resource
 from driver import booking, records, rung
 
 
-def asked(claim: resource.Claim, holdings: tuple[records.Holding, ...]) -> tuple[records.Holding, ...]:
+def asked(
+    claim: resource.Claim, holdings: tuple[records.Holding, ...], elastic: frozenset[str]
+) -> tuple[records.Holding, ...]:
     """The holdings with the limits that the claim's annotation asks for; with those of their booking where it asks nothing.
 
     Raises Invalid, in words for the claim's owner.
@@ -22,7 +24,7 @@ def asked(claim: resource.Claim, holdings: tuple[records.Holding, ...]) -> tuple
     shares = {holding.request.partition("/")[0] for holding in holdings if _is_share(holding)}
     limits = _read(text, shares) if text.strip() else {}
     return tuple(
-        replace(holding, limit_mib=_limit(holding, limits.get(holding.request.partition("/")[0])))
+        replace(holding, limit_mib=_limit(holding, limits.get(holding.request.partition("/")[0]), elastic))
         if _is_share(holding)
         else holding
         for holding in holdings
@@ -52,11 +54,11 @@ def _read(text: str, shares: set[str]) -> Mapping[str, int]:
     return limits
 
 
-def _limit(holding: records.Holding, wanted: int | None) -> int:
+def _limit(holding: records.Holding, wanted: int | None, elastic: frozenset[str]) -> int:
     if wanted is None:
         return 0
     what = f"{names.MEMORY_LIMIT_ANNOTATION}: request {holding.request}"
-    if holding.enforcement != rung.word(v1alpha1.Rung.DRIVER):
+    if holding.enforcement not in elastic:
         held = "nothing" if holding.enforcement == rung.NONE else holding.enforcement
         raise errors.Invalid(
             f"{what} is held by {held}, which takes no other limit while programs run. The card's own driver does; "

@@ -14,8 +14,8 @@ from typing import Protocol
 
 import structlog
 
-from api import errors, names, quantity, resource
-from driver import booking, ledger, meter, plan, preparer, records, watcher
+from api import errors, names, quantity, resource, v1alpha1
+from driver import booking, ledger, meter, plan, preparer, records, rung, watcher
 
 APPLIED, REFUSED, NOT_YET = "Applied", "Refused", "NotYet"
 _LONGEST = 1000
@@ -110,16 +110,21 @@ class Resizer:
 
     def _refuse_unclear(self, record: records.Record, before: records.Record) -> None:
         for holding, old in zip(record.holdings, before.holdings, strict=True):
-            if holding.limit_mib != old.limit_mib and self._meter.several(holding.card, record):
+            if holding.limit_mib != old.limit_mib and self._unclear(holding, record):
                 raise errors.Invalid(
                     f"{names.MEMORY_LIMIT_ANNOTATION}: a pod of the claim has another share of card {holding.card} too, and "
                     "which of its containers has which limit cannot be told. Make a new claim of the size that is wanted"
                 )
 
+    def _unclear(self, holding: records.Holding, record: records.Record) -> bool:
+        """By the card's driver a limit is that of a group, which does not tell whose share it is."""
+        by_group = holding.enforcement == rung.word(v1alpha1.Rung.DRIVER)
+        return by_group and self._meter.several(holding.card, record)
+
     async def _set(self, claim: resource.Claim, record: records.Record, before: records.Record) -> None:
         pods = frozenset(uid for _, uid in claim.reserved_for)
         for holding, old in zip(record.holdings, before.holdings, strict=True):
-            if (holding.limit_mib or old.limit_mib) and not self._meter.several(holding.card, record):
+            if (holding.limit_mib or old.limit_mib) and not self._unclear(holding, record):
                 await self._shares.resize(holding, pods)
 
 

@@ -66,7 +66,12 @@ class Witness(Protocol):
 
 @runtime_checkable
 class Elastic(Protocol):
-    """A rung that takes another limit while programs run."""
+    """A rung that takes another memory limit while programs run."""
+
+    @property
+    def elastic(self) -> bool:
+        """Whether it can here."""
+        ...
 
     async def resize(self, holding: records.Holding, pods: frozenset[str]) -> None:
         """Makes the holding's limit that of its containers in these pods. Repeatable; a pod has one share of the card."""

@@ -43,6 +43,7 @@ class DriverLimits:
 
     kind = v1alpha1.Rung.DRIVER
     limits: frozenset[rung.Limit] = frozenset({"memory"})
+    elastic = True
 
     def __init__(self, limiter: Limiter, groups: cgroups.Cgroups, hook: Hook, driver_root: str) -> None:
         self._limiter = limiter

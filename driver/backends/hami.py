@@ -123,6 +123,28 @@ class HAMi:
         for holding in self._held(record):
             await self._disk.run(self._dir, _remove, self._region(holding))
 
+    @property
+    def elastic(self) -> bool:
+        """The library reads its limit of memory anew each time, so it is enough to write it where it lies."""
+        return self._layout is not None
+
+    async def resize(self, holding: records.Holding, pods: frozenset[str]) -> None:
+        del pods
+        limit = hamiregion.memory_limit(_limits(holding)[0] * booking.MIB)
+        await self._disk.run(self._dir, _write, self._region(holding) / _FILE, limit)
+
+    async def holds(self, holding: records.Holding, pods: frozenset[str]) -> bool:
+        """What the account says, where its form is known: the container can write it, so this shows that honest programs are
+        held.
+        """
+        del pods
+        if self._layout is None or self._problem:
+            return False
+        file = self._region(holding) / _FILE
+        found = hamiregion.limits(await self._disk.run(file, _head, file))
+        memory_mib, cores = _limits(holding)
+        return found == (memory_mib * booking.MIB, cores or 100)
+
     def _held(self, record: records.Record) -> tuple[records.Holding, ...]:
         word = rung.word(self.kind)
         return tuple(held for held in record.holdings if word in (held.enforcement, held.cores_enforcement))
@@ -136,7 +158,7 @@ def _limits(holding: records.Holding) -> tuple[int, int]:
     """MiB and percent, 0 for what this rung does not hold."""
     word = rung.word(HAMi.kind)
     return (
-        holding.memory_mib if holding.enforcement == word else 0,
+        holding.memory_limit_mib if holding.enforcement == word else 0,
         holding.cores if holding.cores_enforcement == word else 0,
     )
 
@@ -169,6 +191,18 @@ def _make(root: Path, region: Path, account: bytes | None) -> None:
     if account is not None:
         (region / _FILE).write_bytes(account)
         (region / _FILE).chmod(0o666)
+
+
+def _head(file: Path) -> bytes:
+    with file.open("rb") as account:
+        return account.read(hamiregion.HEAD)
+
+
+def _write(file: Path, limit: bytes) -> None:
+    """In place: programs have the file mapped."""
+    with file.open("r+b", buffering=0) as account:
+        account.seek(hamiregion.MEMORY_AT)
+        account.write(limit)
 
 
 def _remove(region: Path) -> None:

@@ -144,6 +144,14 @@ class MPS:
                     self._owed = str(error)
                     _log.warning("share by MPS left half undone; tried again", claim=str(record), reason=str(error))
 
+    async def holds(self, holding: records.Holding, pods: frozenset[str]) -> bool:
+        """Only with namespaces the daemon knows a share's limits; else they are in the client's own environment."""
+        del pods
+        if self._keeper.problem or self._control.interface is not mpscontrol.Interface.NAMED:
+            return False
+        found = await self._control.namespaces(_server(holding.card))
+        return found.get(_namespace(holding.share_id)) == _limits(holding)
+
     async def _exclude(self, card: inv.CardUUID) -> None:
         """Only the daemon's server gets onto the card. What it was before is on disk first."""
         kept = self._modes / f"{card}.mode"

@@ -95,12 +95,20 @@ class Share:
     async def undo(self, record: records.Record, step: records.Step) -> None:
         await self._rung(step.kind.partition("/")[0]).undo(record, step)
 
-    async def holds(self, holding: records.Holding, pods: frozenset[str]) -> bool | None:
-        """Whether its memory limit is in force now; None where what holds it cannot be asked."""
+    @property
+    def elastic(self) -> frozenset[str]:
+        """The words of the rungs that take another memory limit while programs run."""
+        return frozenset(
+            rung.word(each.kind) for each in self._rungs if isinstance(each, rung.Elastic) and each.elastic
+        )
+
+    async def holds(self, holding: records.Holding, pods: frozenset[str]) -> bool:
+        """Whether all that holds it was asked, and says that it does now."""
+        words = _words(holding) - {rung.NONE}
         for each in self._rungs:
-            if rung.word(each.kind) == holding.enforcement and isinstance(each, rung.Witness):
-                return await each.holds(holding, pods)
-        return None
+            if rung.word(each.kind) in words and isinstance(each, rung.Witness) and await each.holds(holding, pods):
+                words -= {rung.word(each.kind)}
+        return not words and _words(holding) != {rung.NONE}
 
     async def resize(self, holding: records.Holding, pods: frozenset[str]) -> None:
         """Makes the holding's memory limit that of its running containers. Raises Invalid where what holds it cannot."""

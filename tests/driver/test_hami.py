@@ -1,6 +1,8 @@
 """The rung HAMi: what a container is given, and when it is not. The library itself is no part of this: nothing runs it."""
 
 import hashlib
+import mmap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -189,3 +191,32 @@ async def test_a_library_that_was_swapped_is_given_to_nobody(rig: Rig) -> None:
 async def test_the_admin_may_name_the_library_by_its_checksum(tmp_path: Path, content: bytes, well: bool) -> None:
     named = Rig(tmp_path, hashlib.sha256(content).hexdigest().upper())
     assert (await named.core.check() == "") is well
+
+
+async def test_where_the_account_is_known_it_proves_the_limits_and_takes_another_one_while_programs_run(
+    tmp_path: Path,
+) -> None:
+    """HAMi#740, HAMi-core#21: the library reads its limit of memory anew each time."""
+    known = Rig(tmp_path, layout=hamiregion.Layout.V1_2)
+    await known.core.check()
+    record = known.record("s1")
+    (holding,) = record.holdings
+    await known.core.apply(record, record.steps[0])
+    file = known.root / "hami/s1/region/share.cache"
+    with file.open("r+b") as opened, mmap.mmap(opened.fileno(), 0) as mapped:
+        assert await known.core.holds(holding, frozenset())
+        smaller = replace(holding, limit_mib=2048)
+        assert not await known.core.holds(smaller, frozenset())
+        await known.core.resize(smaller, frozenset())
+        assert await known.core.holds(smaller, frozenset())
+        assert hamiregion.limits(mapped[: hamiregion.HEAD]) == (2048 * 2**20, 30)
+    assert share.Share((known.core,), 16).elastic == {"hami"}
+    file.write_bytes(b"what the container made of it")
+    assert not await known.core.holds(smaller, frozenset())
+
+
+async def test_where_the_account_is_not_known_nothing_is_proven_and_nothing_is_changed(rig: Rig) -> None:
+    record = rig.record("s1")
+    await rig.core.apply(record, record.steps[0])
+    assert not await rig.core.holds(record.holdings[0], frozenset())
+    assert share.Share((rig.core,), 16).elastic == frozenset()

@@ -114,6 +114,18 @@ async def test_a_limit_that_the_daemon_did_not_take_holds_nobody(rig: Rig) -> No
     assert found == mpscontrol.Limits(cores=30, memory_mib=8192)
 
 
+async def test_a_share_is_seen_to_be_held_as_long_as_the_daemon_says_so(rig: Rig) -> None:
+    subject = rig.subject()
+    record = subject.record()
+    (holding,) = record.holdings
+    await subject.backend.apply(record, record.steps[0])
+    assert isinstance(subject.backend, share.Share)
+    assert await subject.backend.holds(holding, frozenset())
+    assert not await subject.backend.holds(replace(holding, memory_mib=4096), frozenset())
+    rig.control.interface = mpscontrol.Interface.PIPES
+    assert not await subject.backend.holds(holding, frozenset()), "the client tells the limits there"
+
+
 def test_a_directory_that_is_too_long_for_sockets_is_refused_at_the_start(tmp_path: Path) -> None:
     control = mpscontrol.Control(tmp_path / "program", Path("/run") / ("long" * 10), "", 1)
     with pytest.raises(errors.Invalid, match="is too long a path: sockets below it would be "):

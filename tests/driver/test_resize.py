@@ -21,7 +21,9 @@ def a_holding(request: str = "card", **more: Any) -> records.Holding:
 def limits(text: str | None, *holdings: records.Holding) -> list[int]:
     annotations = () if text is None else (("elasticgpu.io/memory-limit", text), ("other.example.com/x", "y"))
     claim = resource.Claim(uid=resource.ClaimUID("a"), namespace="ns", name="a", results=(), annotations=annotations)
-    return [holding.memory_limit_mib for holding in resize.asked(claim, holdings or (a_holding(),))]
+    return [
+        holding.memory_limit_mib for holding in resize.asked(claim, holdings or (a_holding(),), frozenset({"driver"}))
+    ]
 
 
 @pytest.mark.parametrize(

@@ -199,3 +199,31 @@ def test_a_share_held_by_a_rung_that_this_version_lacks_is_not_guessed_at() -> N
     worker: backend.Backend = share.Share((), 16)
     with pytest.raises(errors.NotReady, match="cannot hold shares by driver"):
         worker.edits(holding, HOST)
+
+
+@dataclass
+class Bars(Bar):
+    """A rung that can be asked."""
+
+    well: bool = True
+
+    async def holds(self, holding: records.Holding, pods: frozenset[str]) -> bool:
+        del holding, pods
+        return self.well
+
+
+@pytest.mark.parametrize(
+    ("memory", "cores", "held"),
+    [
+        (Bars(Rung.DRIVER), Bars(Rung.MPS, limits=frozenset({"cores"})), True),
+        (Bars(Rung.DRIVER, well=False), Bars(Rung.MPS, limits=frozenset({"cores"})), False),
+        (Bars(Rung.DRIVER), Bars(Rung.MPS, limits=frozenset({"cores"}), well=False), False),
+        (Bars(Rung.DRIVER), Bar(Rung.MPS, limits=frozenset({"cores"})), False),
+        (Bars(Rung.DRIVER), Bars(Rung.MPS, missing=("all",)), True),
+        (Bars(Rung.DRIVER, missing=("all",)), Bars(Rung.MPS, missing=("all",)), False),
+    ],
+)
+async def test_a_share_is_seen_to_be_held_where_all_that_holds_it_says_so(memory: Bar, cores: Bar, held: bool) -> None:
+    subject = _subject(memory, cores)
+    assert isinstance(subject.backend, share.Share)
+    assert await subject.backend.holds(_holding(subject), frozenset()) is held

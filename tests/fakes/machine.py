@@ -19,7 +19,7 @@ from typing import Any
 
 from api import names, resource
 from driver import __main__ as program
-from driver import disk, node, nvml, settings
+from driver import disk, hamiregion, node, nvml, settings
 from kubeletplugin import contract
 from tests.fakes import cards as fake_cards
 from tests.fakes import mpsdriver
@@ -36,6 +36,7 @@ class Machine:
         self.data_dir = root / "plugins" / names.LOCAL_DRIVER
         self.pods: list[dict[str, Any]] = []
         self.hami_library: Path | None = None
+        self.hami_region: hamiregion.Layout | None = None
         self.mps: mpsdriver.MPSDriver | None = None
         self.cgroups = root / "cgroups"
         self.proc = root / "proc"
@@ -103,6 +104,7 @@ class Machine:
             poll_s=0.05,
             repair_s=0.05,
             hami_library=self.hami_library,
+            hami_region=self.hami_region,
             mps_dir=self.mps and self.mps.pipes.parent,
             mps_control=self.mps and self.mps.program,
             cgroups=self.cgroups,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api import resource
-from driver import inventory, nvml
+from driver import hamiregion, inventory, nvml
 from tests.fakes.cards import LIMITING
 from tests.fakes.machine import Machine
 
@@ -171,3 +171,18 @@ async def test_a_pod_that_comes_to_a_prepared_claim_is_held_by_itself(machine: M
         await driver.seen(replace(a_claim(machine), reserved_for=(("pod1", POD), ("pod2", other))))
         card = inventory.CardUUID(machine.cards.uuids[0])
         assert await gateway.memory_limit(card, group) == await gateway.memory_limit(card, group.parent / f"pod{POD}")
+
+
+async def test_hami_core_takes_another_limit_where_its_account_is_known(machine: Machine, tmp_path: Path) -> None:
+    machine.install_driver("580.95.05")
+    machine.hami_library = tmp_path / "libvgpu.so"
+    machine.hami_library.write_bytes(b"the library")
+    machine.hami_region = hamiregion.Layout.V1_2
+    async with machine.node() as driver:
+        (device,) = await driver.prepare(a_claim(machine, accept=["HAMi"]))
+        account = machine.data_dir / "hami" / device.share_id / "region/share.cache"
+        await driver.seen(a_claim(machine, "6Gi", accept=["HAMi"]))
+        assert hamiregion.limits(account.read_bytes()) == (6 * GIB, 25)
+        (device,) = await driver.devices(machine.ref("a"))
+        assert device.data["limit"] == {"memory": "6Gi", "cores": 25}
+        assert "CUDA_DEVICE_MEMORY_LIMIT_0=6144m" in json.dumps(machine.spec("a"))
