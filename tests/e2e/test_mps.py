@@ -47,9 +47,9 @@ def node(cluster: Any, admin: Any, installed: None, tmp_path_factory: pytest.Tem
     wanted = release.values(reference, cards.DRIVER_ROOT, str(cgroups.unified()))
     _upgrade(admin, wanted | {"node": {"mps": True}})
     yield root
-    _upgrade(admin, wanted)
     shutil.copy2(built / "before", library)
-    (root / "usr/bin/nvidia-cuda-mps-control").unlink()
+    (root / "usr/bin/nvidia-cuda-mps-control").unlink()  # before the next driver looks at what the host gives
+    _upgrade(admin, wanted)
     shutil.rmtree(programs)
 
 
