@@ -181,13 +181,16 @@ def _neighbours(
     claim: resource.Claim, device: str, known: Records, own: Iterable[records.Holding]
 ) -> tuple[booking.Neighbour, ...]:
     """Those of other claims in every phase, e.g. after a force delete, while the old containers stop (k8s#141471)."""
-    held = [(holding, None) for holding in own] + [
-        (holding, other) for other in known.values() if other.uid != claim.uid for holding in other.holdings
+    on_card = [(holding, None) for holding in own if holding.device == device] + [
+        (holding, other)
+        for other in known.values()
+        for holding in other.holdings
+        if holding.device == device and other.uid != claim.uid  # asked of all that is held here: the rarer thing first
     ]
     return tuple(
         booking.Neighbour(holder=_holder(other), holding=holding)
-        for holding, other in held
-        if holding.device == device and not holding.admin_access
+        for holding, other in on_card
+        if not holding.admin_access
     )
 
 
@@ -196,13 +199,15 @@ def _refuse_second_account(
 ) -> None:
     """Where the driver holds a pod as a whole, it has one limit a card: a second share would be held by the first one's."""
     word = rung.word(v1alpha1.Rung.DRIVER)
+    if holding.enforcement != word:
+        return
     pods = frozenset(_pods(claim))
     of_pod = [*own]
     for record in known.values():
         if record.uid != claim.uid and pods & frozenset(record.pods):
             of_pod += record.holdings
     for other in of_pod:
-        same = other.device == holding.device and other.enforcement == holding.enforcement == word
+        same = other.device == holding.device and other.enforcement == word
         if same and (other.group or holding.group):
             raise errors.Invalid(
                 f"request {holding.request} of claim {claim}: its pod has two shares of card {holding.card}, and one of them "
