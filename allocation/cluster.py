@@ -1,38 +1,55 @@
 """What allocation knows of the cluster, brought up to date piece by piece, and the question what a node can give.
 
-    slices, nodes, classes, allocated claims --put, drop--> Cluster --> Search on a node
+    slices, nodes, classes, claims, pods --put, book, drop--> Cluster --> Search on a node
+                                                                     --> states: which nodes are alike
 
-An index by node and by pool, so that one event costs what it changes. Not for several threads at once.
+Indexes by node and by pool, so that one event costs what it changes. Not for several threads at once.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from allocation import bookings, devices, nodes, pools, requests, search, selectors
+from allocation import bookings, devices, nodes, pods, pools, requests, search, selectors
 
 JSON = Mapping[str, Any]
 
 
 class Cluster:
+    """`changed`: nodes of which something is different since somebody last emptied it. `revision`: of the classes."""
+
     def __init__(self) -> None:
         self.judge = selectors.Selectors()
         self.nodes: dict[str, nodes.Node] = {}
         self.classes: dict[str, requests.Class] = {}
         self.booked = bookings.Bookings()
+        self.changed: set[str] = set()
+        self.revision = 0
         self._slices: dict[str, devices.Slice] = {}
         self._by_pool: dict[pools.ID, dict[str, devices.Slice]] = {}
         self._by_node: dict[str, dict[str, devices.Slice]] = {}
         self._gathered: dict[str, tuple[pools.Pool, ...]] = {}
+        self._free: dict[str, pods.Room] = {}
+        self._guests: dict[str, tuple[str, pods.Room]] = {}
+
+    # What is there
 
     def put_node(self, node: nodes.Node) -> None:
         before = self.nodes.get(node.name)
+        if before == node:
+            return
         self.nodes[node.name] = node
         if before is None or before.labels != node.labels:
             self._gathered.pop(node.name, None)
+        if before is None or before.room != node.room:
+            used = pods.total(room for where, room in self._guests.values() if where == node.name)
+            self._free[node.name] = pods.room(node).without(used)
+        self.changed.add(node.name)
 
     def drop_node(self, name: str) -> None:
         self.nodes.pop(name, None)
         self._gathered.pop(name, None)
+        self._free.pop(name, None)
+        self.changed.add(name)
 
     def put_slice(self, one: devices.Slice) -> None:
         self.drop_slice(one.name)
@@ -44,12 +61,50 @@ class Cluster:
     def drop_slice(self, name: str) -> None:
         before = self._slices.pop(name, None)
         if before is not None:
-            for index, key in ((self._by_pool, (before.driver, before.pool)), (self._by_node, before.place.node)):
-                found = index[key]  # type: ignore[index]
-                del found[name]
-                if not found:
-                    del index[key]  # type: ignore[arg-type]
             self._forget(before)
+            fellows = self._by_pool[before.driver, before.pool]
+            del fellows[name]
+            if not fellows:
+                del self._by_pool[before.driver, before.pool]
+            neighbours = self._by_node[before.place.node]
+            del neighbours[name]
+            if not neighbours:
+                del self._by_node[before.place.node]
+
+    def put_class(self, one: requests.Class) -> None:
+        self.classes[one.name] = one
+        self.revision += 1
+
+    def drop_class(self, name: str) -> None:
+        self.classes.pop(name, None)
+        self.revision += 1
+
+    # What is taken
+
+    def book(self, claim: str, pieces: tuple[bookings.Piece, ...]) -> None:
+        """The claim, by its uid, holds these and nothing else."""
+        for key in self.booked.put(claim, pieces):
+            self._touch(key)
+
+    def guest(self, pod: str, node: str, room: pods.Room) -> None:
+        """The pod, by its uid, takes so much of the node; no node: of none."""
+        before = self._guests.pop(pod, None)
+        if before is not None and before[0] in self._free:
+            where, taken = before
+            self._free[where] = self._free[where].without(
+                pods.Room(cpu=-taken.cpu, memory=-taken.memory, pods=-taken.pods)
+            )
+            self.changed.add(where)
+        if node:
+            self._guests[pod] = (node, room)
+            if node in self._free:
+                self._free[node] = self._free[node].without(room)
+                self.changed.add(node)
+
+    # What can be had
+
+    def free(self, node: str) -> pods.Room:
+        return self._free.get(node, pods.Room())
 
     def pools_of(self, node: nodes.Node) -> tuple[pools.Pool, ...]:
         """The pools that the node can use, in the order of trying."""
@@ -72,8 +127,16 @@ class Cluster:
             order=order,
         ).run(wishes)
 
+    def alone(self, node: nodes.Node) -> bool:
+        """Whether what the node can use depends on more than the node's own cards: shared pools, counters."""
+        return bool(self._by_node.get("")) or any(pool.counters for pool in self.pools_of(node))
+
     def _all_of(self, id_: pools.ID) -> Iterable[devices.Slice]:
         return self._by_pool.get(id_, {}).values()
+
+    def _touch(self, key: devices.Key) -> None:
+        for one in self._by_pool.get(key[:2], {}).values():
+            self.changed |= {one.place.node} if one.place.node else self.nodes.keys()
 
     def _forget(self, changed: devices.Slice) -> None:
         """A slice of one node in a pool of that node concerns nobody else."""
@@ -81,5 +144,7 @@ class Cluster:
         places = {changed.place.node, *(one.place.node for one in fellows)}
         if "" in places:
             self._gathered.clear()
-        for name in places:
+            self.changed |= self.nodes.keys()
+        for name in places - {""}:
             self._gathered.pop(name, None)
+            self.changed.add(name)

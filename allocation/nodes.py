@@ -16,8 +16,12 @@ NAME = "metadata.name"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
+    """`taints`: those that keep pods away, as (key, value, effect). `room`: what it has for pods."""
+
     name: str
     labels: Mapping[str, str]
+    taints: tuple[tuple[str, str, str], ...] = ()
+    room: tuple[int, int, int] = (0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

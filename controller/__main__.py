@@ -25,6 +25,7 @@ import structlog
 
 from api import errors
 from controller import (
+    allocator,
     announcer,
     desk,
     metrics,
@@ -54,7 +55,8 @@ async def serve(api: apiserver.APIServer, given: settings.Settings) -> None:
     writer = reconciler.Reconciler(api, watch, series, _clock)
     record = recorder.Recorder(api, look, series, _clock)
     announce = announcer.Announcer(api, look, series, _clock)
-    writers = [writer.run, record.run, announce.run]
+    allocate = allocator.Allocator(api, watch, lambda: look.rules, series, _clock)
+    writers = [writer.run, record.run, announce.run, allocate.run]
     if given.translate:
         writers.append(translator.Translator(api, series, _clock).run)
     leader = election.Election(api, given.namespace, _LEASE, given.pod_name)

@@ -103,7 +103,9 @@ def device_class(item: snapshot.GPUClass, spec: v1alpha1.ClassSpec) -> dict[str,
             "ownerReferences": [owner | {"controller": True}],
         },
         "spec": {
-            "selectors": selection.selectors(spec.cards, selection.share(spec), driver=selection.driver(spec)),
+            "selectors": selection.selectors(
+                spec.cards, selection.share(spec), driver=selection.driver(spec), given=selection.given(spec)
+            ),
             "config": [{"opaque": {"driver": selection.driver(spec), "parameters": _parameters(spec)}}],
         }
         | ({"extendedResourceName": spec.extended_resource_name} if spec.extended_resource_name else {}),
@@ -187,8 +189,8 @@ def _unbuilt(spec: v1alpha1.ClassSpec, *, remote_cards: bool) -> str:
     """What this release cannot do yet must not be taken for something that it can do."""
     if spec.backend is v1alpha1.Backend.REMOTE and not remote_cards:
         return "remote cards are switched off here; the chart's remote.enabled switches them on"
-    if spec.allocation.by is not v1alpha1.Allocator.SCHEDULER:
-        return "allocation by Controller is not implemented in this release; use allocation.by: Scheduler"
+    if spec.backend is v1alpha1.Backend.REMOTE and selection.given(spec):
+        return "remote cards are allocated by kube-scheduler alone; use allocation.by: Scheduler"
     if spec.reclaim_policy is not v1alpha1.ReclaimPolicy.DELETE:
         return "reclaimPolicy Retain is not implemented in this release; use reclaimPolicy: Delete"
     return ""

@@ -15,11 +15,11 @@ _WHOLE = "; none of them can be shared, so each claim gets a whole card, as shar
 
 def verdict(spec: v1alpha1.ClassSpec, now: snapshot.Snapshot) -> tuple[int, Verdict]:
     """How many cards the class matches, and the condition's status, reason and message."""
-    share, driver = selection.share(spec), selection.driver(spec)
+    share, driver, given = selection.share(spec), selection.driver(spec), selection.given(spec)
     there = {card: number for card, number in now.cards.items() if card.driver == driver}
     if lacking := _no_share(spec, share, now):
         return 0, ("False", *lacking)
-    found = selection.judged(spec.cards, there, share, driver=driver)
+    found = selection.judged(spec.cards, there, share, driver=driver, given=given)
     if count := sum(found.matching.values()):
         limit = f"; at most, since the expression was not judged: {found.unsure}" if found.unsure else ""
         whole = "" if share is None or any(card.shareable for card in there) else _WHOLE
@@ -27,6 +27,13 @@ def verdict(spec: v1alpha1.ClassSpec, now: snapshot.Snapshot) -> tuple[int, Verd
     if not there:
         who = "no node publishes a card" if driver == names.LOCAL_DRIVER else "no RemotePool has a card"
         return 0, ("False", "NoMatchingCard", f"{who} of driver {driver}")
+    if given and (others := sum(selection.judged(spec.cards, there, share, driver=driver).matching.values())):
+        return 0, (
+            "False",
+            "NoMatchingCard",
+            f"{others} cards match, and none is on a node that is given to the controller; "
+            f"label one {names.ALLOCATED_BY_LABEL}={names.BY_CONTROLLER}",
+        )
     known = sorted({card.product_name for card in there if card.product_name})
     return 0, (
         "False",
@@ -37,7 +44,9 @@ def verdict(spec: v1alpha1.ClassSpec, now: snapshot.Snapshot) -> tuple[int, Verd
 
 def failing(spec: v1alpha1.ClassSpec, now: snapshot.Snapshot) -> str:
     """Why kube-scheduler would give up every pod of the class as soon as it looks at some card; empty where it would not."""
-    found = selection.judged(spec.cards, now.cards, selection.share(spec), driver=selection.driver(spec))
+    found = selection.judged(
+        spec.cards, now.cards, selection.share(spec), driver=selection.driver(spec), given=selection.given(spec)
+    )
     if not found.failing:
         return ""
     models = sorted({card.product_name or "unnamed" for card in found.failing})

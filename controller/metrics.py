@@ -46,6 +46,11 @@ class Metrics:
         self._writes = prometheus_client.Counter(
             _PREFIX + "writes", "Writes to the API server.", ["write", "outcome"], registry=self.registry
         )
+        self._waiting = prometheus_client.Gauge(
+            _PREFIX + "allocation_waiting",
+            "Pods and claims of classes by: Controller that have no allocation yet.",
+            registry=self.registry,
+        )
         self._actions = prometheus_client.Counter(
             _PREFIX + "remote_actions",
             "What was done for remote cards, with pools and the API server.",
@@ -85,6 +90,10 @@ class Metrics:
         """The cards as they are held. The series are made when they are asked for."""
         self._sums.view = self._spaces.view = now.view
         self._sums.complete = not now.view.unknown
+
+    def waiting(self, wants: int) -> None:
+        """Pods and claims that were looked at and not allocated."""
+        self._waiting.set(wants)
 
     def wrote(self, write: str, outcome: str) -> None:
         self._writes.labels(write, outcome).inc()

@@ -128,6 +128,11 @@ class Observer:
         found = dict(self._gpus.objects) if self._gpus.synced.is_set() else None
         return Scene(number=number, seen=seen, view=join.View(seen), gpus=found)
 
+    @property
+    def rules(self) -> Mapping[str, objects.TaintRule | None]:
+        """DeviceTaintRules as they are now; none where the API server has no such kind."""
+        return self._rules.objects
+
     async def _follow_rules(self) -> None:
         """Servers before 1.37 have none of them, and are not asked for them again."""
         while True:

@@ -56,8 +56,17 @@ def driver(spec: v1alpha1.ClassSpec) -> str:
     return names.REMOTE_DRIVER if spec.backend is v1alpha1.Backend.REMOTE else names.LOCAL_DRIVER
 
 
+def given(spec: v1alpha1.ClassSpec) -> bool:
+    """Whether the class is made of cards that the controller allocates."""
+    return spec.allocation.by is v1alpha1.Allocator.CONTROLLER
+
+
 def selectors(
-    cards: v1alpha1.Cards, share: v1alpha1.Share | None = None, *, driver: str = names.LOCAL_DRIVER
+    cards: v1alpha1.Cards,
+    share: v1alpha1.Share | None = None,
+    *,
+    driver: str = names.LOCAL_DRIVER,
+    given: bool = False,
 ) -> list[dict[str, Any]]:
     """The `spec.selectors` of a DeviceClass: for whole cards, or for shares of them."""
     wanted = _wanted(cards, share)
@@ -69,6 +78,8 @@ def selectors(
         found = f"device.capacity{_DOMAIN}"
         tests.append(f'"{names.MEMORY}" in {found} && {found}.{names.MEMORY}.compareTo(quantity({amount})) >= 0')
     tests += [_attribute(name, f" in {_quoted(words)}") for name, words in wanted.held]
+    if given:
+        tests.append(_attribute(names.ALLOCATED_BY, f" == {_quoted(names.BY_CONTROLLER)}"))
     texts = [" && ".join(tests), *([cards.expression] if cards.expression.strip() else [])]
     return [{"cel": {"expression": text}} for text in texts]
 
@@ -79,9 +90,10 @@ def judged(
     share: v1alpha1.Share | None = None,
     *,
     driver: str = names.LOCAL_DRIVER,
+    given: bool = False,
 ) -> Judged:
     """What the class's selectors say of these cards."""
-    first, *own = (one["cel"]["expression"] for one in selectors(cards, share, driver=driver))
+    first, *own = (one["cel"]["expression"] for one in selectors(cards, share, driver=driver, given=given))
     found = {card: count for card, count in among.items() if _holds(first, card)}
     if not own or not found:
         return Judged(matching=found)

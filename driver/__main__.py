@@ -36,6 +36,7 @@ from driver import (
     mpskeeper,
     node,
     nvml,
+    offer,
     plan,
     preparer,
     records,
@@ -46,10 +47,12 @@ from driver import (
     watcher,
 )
 from driver.backends import driverlimits, hami, mps, share, whole
-from kube import apiserver, program
+from kube import apiserver, informer, program
 from kubeletplugin import contract, locks, plugin
 
 _MPS_LIMIT_S = 3.0
+_FENCED_S = 15.0
+"""For what the controller had chosen when its cards were taken from it."""
 _log = structlog.get_logger()
 
 
@@ -94,7 +97,7 @@ async def _serve(chosen: settings.Settings) -> None:
         libraries=_libraries(chosen), limit_s=chosen.nvml_limit_s, sysfs=chosen.sysfs, groups=chosen.cgroups
     )
     async with apiserver.APIServer.connect(user_agent=f"elastic-gpu-node/{program.version()}") as api:
-        driver = await assembled(chosen, options.data_dir, gateway, disk.Disk(), functools.partial(_pods, api))
+        driver = await assembled(chosen, options.data_dir, gateway, disk.Disk(), functools.partial(_pods, api), None)
         await driver.start()
         _log.info(
             "starting",
@@ -108,16 +111,23 @@ async def _serve(chosen: settings.Settings) -> None:
             asyncio.TaskGroup() as group,
         ):
             background = group.create_task(driver.run(), name="node")
+            follower = group.create_task(_follow(api, chosen.node_name, driver.give), name="follow the node")
             await served.run(stop)
             background.cancel()
+            follower.cancel()
     await gateway.close()
     _log.info("stopped")
 
 
 async def assembled(
-    chosen: settings.Settings, data_dir: Path, gateway: nvml.NVML, writer: disk.Disk, pods: node.Pods
+    chosen: settings.Settings,
+    data_dir: Path,
+    gateway: nvml.NVML,
+    writer: disk.Disk,
+    pods: node.Pods,
+    given: offer.Given | None = offer.Given(),  # noqa: B008  a value that nobody can change
 ) -> node.Node:
-    """The node with all its parts, not started."""
+    """The node with all its parts, not started. `given` is None where it has to be told by `give` before it offers."""
     kept = checkpoint.Checkpoint(data_dir, writer)
     specs = cdidir.CDIDir(chosen.cdi_dir, writer)
     guards = locks.Locks(data_dir / "cards.lock")
@@ -186,6 +196,7 @@ async def assembled(
         lost_effect="NoExecute" if chosen.lost_evicts else "NoSchedule",
         fill=chosen.fill,
         more_taints=gauge.taints,
+        given=given,
     )
     mender = repairer.Repairer(book=book, disk=kept, specs=specs, hands=hands, eyes=eyes, period_s=chosen.repair_s)
     sizes = resizer.Resizer(book=book, hands=hands, eyes=eyes, gauge=gauge, shares=shares, clock=_now)
@@ -241,6 +252,37 @@ def _mps(
         proc=chosen.proc,
     )
     return mps.MPS(control=control, keeper=keeper, cards=gateway, held=held, data_dir=data_dir, writer=writer)
+
+
+async def _follow(api: apiserver.APIServer, name: str, give: Callable[[offer.Given], None]) -> None:
+    """Tells who allocates the node's cards, by the label of its Node, for ever.
+
+    Taken back from the controller, they are kept from kube-scheduler a while longer: what the controller has chosen
+    already is written by then.
+    """
+    kept = informer.Informer(api, "/api/v1/nodes", project=_allocator, field_selector=f"metadata.name={name}")
+    fenced, seen = False, 0
+    async with asyncio.TaskGroup() as group:
+        group.create_task(kept.run(), name="watch the node")
+        await kept.synced.wait()
+        while True:
+            by = kept.objects.get(name, names.BY_SCHEDULER)
+            if by == names.BY_CONTROLLER:
+                fenced = True
+            elif fenced:
+                give(offer.Given(by=by, fenced=True))
+                await asyncio.sleep(_FENCED_S)
+                fenced = kept.objects.get(name) == names.BY_CONTROLLER
+                continue
+            give(offer.Given(by=by, fenced=fenced))
+            seen = await kept.changed(seen)
+
+
+def _allocator(data: dict[str, object]) -> str:
+    meta = data["metadata"]
+    assert isinstance(meta, dict)
+    said = (meta.get("labels") or {}).get(names.ALLOCATED_BY_LABEL)
+    return names.BY_CONTROLLER if said == names.BY_CONTROLLER else names.BY_SCHEDULER
 
 
 async def _pods(api: apiserver.APIServer, claim: resource.Claim) -> tuple[containers.JSON, ...]:

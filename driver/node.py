@@ -29,6 +29,7 @@ from driver import (
     ledger,
     meter,
     metrics,
+    offer,
     plan,
     preparer,
     records,
@@ -137,6 +138,10 @@ class Node:
             self._book.drop(ref.uid)
         self._watcher.tell_soon()  # a card that is gone was offered for this claim's sake
 
+    def give(self, given: offer.Given) -> None:
+        """The cards are for this allocator; they are offered to nobody before it is known."""
+        self._watcher.give(given)
+
     async def prepared(self) -> tuple[contract.ClaimRef, ...]:
         await self._book.follow()
         return tuple(contract.ClaimRef(uid=held.uid, namespace=held.namespace, name=held.name) for held in self.held)
@@ -154,7 +159,7 @@ class Node:
         async with contextlib.aclosing(self._watcher.changes()) as changes:
             async for _ in changes:
                 pool = self._watcher.pool(self.held)
-                if pool != last:
+                if pool is not None and pool != last:
                     last = pool
                     yield (pool,)
 

@@ -12,12 +12,22 @@ change the slice, and shares only where they leave a hole (BinPack) or by nature
 
 import enum
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from api import names, resource
 from driver import backend, booking, inventory, records
 
 _LONGEST = 64
 """Characters in a string or a version attribute; the API server refuses the whole slice for one more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """Who allocates the node's cards. `fenced`: kube-scheduler is kept away by a taint."""
+
+    by: str = names.BY_SCHEDULER
+    fenced: bool = False
+
 
 Taints = Mapping[inventory.CardUUID, tuple[resource.Taint, ...]]
 
@@ -37,6 +47,7 @@ def pool(
     workers: Iterable[backend.Backend],
     held: Iterable[records.Record] = (),
     fill: Fill = Fill.BIN_PACK,
+    given: Given = Given(),  # noqa: B008  a value that nobody can change
 ) -> resource.Pool:
     """`lost`: cards that are not listed and shall be offered all the same, with their taints."""
     versions = (
@@ -47,7 +58,7 @@ def pool(
     workers = tuple(workers)
     return resource.Pool(
         name=name,
-        devices=tuple(_device(card, versions, taints.get(card.uuid, ()), workers) for card in cards),
+        devices=tuple(_device(card, versions, taints.get(card.uuid, ()), workers, given) for card in cards),
     )
 
 
@@ -85,6 +96,7 @@ def _device(
     versions: tuple[tuple[str, resource.Version | None], ...],
     taints: tuple[resource.Taint, ...],
     workers: tuple[backend.Backend, ...],
+    given: Given,
 ) -> resource.Device:
     told: list[tuple[str, resource.Attribute | None]] = [
         (names.TYPE, "gpu"),
@@ -101,7 +113,11 @@ def _device(
     offers = [worker.offer(card) for worker in workers]
     backends = {name: value for offer in offers for name, value in offer.attributes}
     amounts = [amount for offer in offers for amount in offer.amounts]
+    if names.ALLOCATED_BY in backends:
+        backends[names.ALLOCATED_BY] = given.by
     memory = booking.memory_mib(card) * booking.MIB
+    if given.fenced:
+        taints = (*taints, resource.Taint(key=names.ALLOCATED_BY_TAINT, value=names.BY_CONTROLLER, effect="NoSchedule"))
     if card.mig_enabled:  # no program can use it as a whole: a pod that gets it would wait for ever
         taints = (*taints, resource.Taint(key=names.MIG_TAINT, effect="NoSchedule"))
     return resource.Device(

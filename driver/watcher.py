@@ -47,6 +47,7 @@ class Watcher:
         lost_effect: str,
         fill: offer.Fill,
         more_taints: MoreTaints,
+        given: offer.Given | None = offer.Given(),  # noqa: B008  a value that nobody can change
     ) -> None:
         self.world = world
         self.looked = asyncio.Event()
@@ -61,6 +62,7 @@ class Watcher:
         self._lost_effect = lost_effect
         self._fill = fill
         self._more_taints = more_taints
+        self._given = given
         self._seen = inventory.Inventory()
         self._fresh: frozenset[inventory.CardUUID] = frozenset()
         self._health = health.Health()
@@ -150,7 +152,17 @@ class Watcher:
         if self._telling is None:
             self._telling = asyncio.get_running_loop().call_later(_CALM_S, self.tell)
 
-    def pool(self, held: Iterable[records.Record]) -> resource.Pool:
+    def give(self, given: offer.Given) -> None:
+        """From now on the cards are offered to this allocator."""
+        if given != self._given:
+            _log.info("cards are offered to an allocator", by=given.by, fenced=given.fenced)
+            self._given = given
+            self.tell()
+
+    def pool(self, held: Iterable[records.Record]) -> resource.Pool | None:
+        """None while it is not known for whom it is: a card offered to two allocators is promised twice."""
+        if self._given is None:
+            return None
         held = tuple(held)
         seen = self._seen.without(self._fresh)
         taints = {
@@ -158,7 +170,9 @@ class Watcher:
             for uuid in {*self._health.states, *(card.uuid for card in seen.known)}
         }
         lost = offer.withheld(seen.known, held)
-        return offer.pool(self.world.pool, seen, lost, taints, self.world.backends.values(), held, self._fill)
+        return offer.pool(
+            self.world.pool, seen, lost, taints, self.world.backends.values(), held, self._fill, self._given
+        )
 
     def reports(self, held: Iterable[records.Record]) -> tuple[tuple[inventory.Card, health.Report], ...]:
         """How each card is that is offered."""

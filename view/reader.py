@@ -202,7 +202,7 @@ def _device(data: JSON) -> objects.Device:
         driver_version=_own(attributes, names.DRIVER_VERSION).get("version"),
         capacity=tuple(sorted((_bare(key), _amount(value["value"])) for key, value in capacity.items())),
         shared=bool(data.get("allowMultipleAllocations")),
-        taints=tuple(_taint(item) for item in data.get("taints") or ()),
+        taints=tuple(_taint(item) for item in data.get("taints") or () if item["key"] != names.ALLOCATED_BY_TAINT),
     )
 
 

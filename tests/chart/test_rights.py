@@ -16,7 +16,7 @@ NODE_RIGHTS = {
     "resourceclaims/status": {"patch"},
     "resourceclaims/driver": {"associated-node:patch"},
     "resourceslices": {"list", "watch", "create", "update", "delete"},
-    "nodes": {"get"},
+    "nodes": {"get", "list", "watch"},
     "pods": {"get"},
 }
 CONTROLLER_RIGHTS = {
@@ -24,7 +24,9 @@ CONTROLLER_RIGHTS = {
     "elasticgpuclasses/status": {"patch"},
     "deviceclasses": {"list", "watch", "create", "patch", "delete"},
     "resourceslices": {"list", "watch"},
-    "resourceclaims": {"list", "watch"},
+    "resourceclaims": {"list", "watch", "patch"},
+    "resourceclaims/status": {"patch"},
+    "resourceclaims/binding": {"patch"},
     "devicetaintrules": {"list", "watch"},
     "pods": {"list", "watch"},
     "nodes": {"list", "watch"},

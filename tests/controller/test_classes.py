@@ -223,10 +223,6 @@ def test_the_slices_of_an_older_generation_of_a_pool_do_not_count() -> None:
     [
         ({"backend": "Remote"}, "remote cards are switched off here; the chart's remote.enabled switches them on"),
         (
-            {"allocation": {"by": "Controller"}},
-            "allocation by Controller is not implemented in this release; use allocation.by: Scheduler",
-        ),
-        (
             {"reclaimPolicy": "Retain"},
             "reclaimPolicy Retain is not implemented in this release; use reclaimPolicy: Delete",
         ),
@@ -404,3 +400,11 @@ def test_a_resource_name_goes_to_the_device_class() -> None:
     [create] = _turn(objects.a_class(extendedResourceName="nvidia.com/gpu"))
     assert isinstance(create, classes.Create)
     assert create.spec["extendedResourceName"] == "nvidia.com/gpu"
+
+
+def test_a_class_allocated_by_the_controller_is_made_of_the_cards_that_are_given_to_it() -> None:
+    """kube-scheduler must find no card for it where the taint does not reach."""
+    [write] = _turn(objects.a_class(allocation={"by": "Controller"}))
+    assert isinstance(write, classes.Create)
+    (selector,) = write.spec["selectors"]
+    assert selector["cel"]["expression"].endswith('device.attributes["gpu.elasticgpu.io"].allocatedBy == "controller"')

@@ -191,3 +191,13 @@ def test_a_card_that_nobody_lists_stays_offered_while_a_claim_holds_it() -> None
     assert offer.withheld((CARD,), held) == (
         inventory.Card(uuid=inventory.CardUUID("GPU-gone"), minor=4, product_name="NVIDIA L4"),
     )
+
+
+def test_cards_that_are_given_to_the_controller_say_so_and_keep_kube_scheduler_away() -> None:
+    given = offer.Given(by="controller", fenced=True)
+    pool = offer.pool("egpu/n", inventory.Inventory(cards=(CARD,)), (), {}, (whole.Whole(),), given=given)
+    (device,) = pool.devices
+    assert dict(device.attributes)["allocatedBy"] == "controller"
+    assert device.taints == (
+        resource.Taint(key="gpu.elasticgpu.io/allocated-by", value="controller", effect="NoSchedule"),
+    )

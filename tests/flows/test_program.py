@@ -245,3 +245,27 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+async def test_the_label_of_the_node_says_who_allocates_its_cards_also_at_the_first_look(tmp_path: Path) -> None:
+    """A card must not be offered to kube-scheduler for a moment, only because its driver has just started."""
+    async with a_setup(tmp_path) as setup:
+        setup.server.put("/api/v1/nodes/node1", {"metadata": {"labels": {names.ALLOCATED_BY_LABEL: "controller"}}})
+        async with setup.program():
+            await setup.server.until(lambda: setup.server.list("resourceslices"))
+            assert {_fence(device) for device in _offered(setup)} == {("controller", True)}
+            created = setup.server.count("POST", "resourceslices")
+            setup.server.put("/api/v1/nodes/node1", {"metadata": {"labels": {}}})
+            await setup.server.until(lambda: {_fence(one) for one in _offered(setup)} == {("scheduler", True)})
+        bodies = [r.body for r in setup.server.requests if r.method == "POST" and r.path.endswith("resourceslices")]
+        assert len(bodies) >= created
+        assert all(_fence(device) == ("controller", True) for device in bodies[-1]["spec"]["devices"])
+
+
+def _offered(setup: Setup) -> list[dict[str, Any]]:
+    return [device for found in setup.server.list("resourceslices") for device in found["spec"]["devices"]]
+
+
+def _fence(device: dict[str, Any]) -> tuple[str, bool]:
+    taints = {taint["key"] for taint in device.get("taints", ())}
+    return device["attributes"]["allocatedBy"]["string"], names.ALLOCATED_BY_TAINT in taints

@@ -1,0 +1,292 @@
+"""Allocates claims of classes that say `by: Controller`, while this replica leads.
+
+    watches --> Mirror --> wants, in order --> Turn.decide --> finalizer, then allocation --> API server --> the watches
+
+Nothing is watched while no class asks for it. What must stay true: a claim is written only as it was seen (uid and
+resourceVersion), its finalizer first, since without that nobody would free it; what was chosen is booked before the
+next choice, and an own write is taken in before the watch brings it; an allocation carries its time, else
+kube-scheduler would want to add it and be refused. Where a write fails the booking is undone and all is chosen anew.
+"""
+
+import asyncio
+import contextlib
+import datetime
+import itertools
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import structlog
+
+from allocation import choice, pods
+from api import errors, names, resource
+from controller import allotment, metrics, mirror, snapshot, watcher
+from kube import apiserver, informer
+from view import objects
+
+_CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
+_SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+_AT_ONCE = 16
+_MOST = 256
+"""Allocations by one picture; after these there is a newer one."""
+_PACE_S = 0.05
+_LOOK_AGAIN_S = 30.0
+_AVOID_S = 120.0
+"""How long a node is left alone by a want whose allocation there was given back."""
+_TELL_AGAIN_S = 300.0
+_FIRST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 30.0
+
+Rules = Callable[[], Mapping[str, objects.TaintRule | None]]
+_log = structlog.get_logger("allocator")
+
+
+class Allocator:
+    """The only writer of allocations on nodes that are given to the controller."""
+
+    def __init__(
+        self,
+        api: apiserver.APIServer,
+        watch: watcher.Watcher,
+        rules: Rules,
+        series: metrics.Metrics,
+        clock: Callable[[], datetime.datetime],
+    ) -> None:
+        self._api = api
+        self._watch = watch
+        self._rules = rules
+        self._series = series
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Works until it is cancelled."""
+        seen = 0
+        while True:
+            now = await self._watch.newer(seen, within_s=_LOOK_AGAIN_S)
+            seen = now.number
+            if _asked(now):
+                await _Work(self._api, self._watch, self._rules, self._series, self._clock).run()
+
+
+class _Work:
+    """The work while there are such classes: watches, mirror, and what was refused or given back."""
+
+    def __init__(
+        self,
+        api: apiserver.APIServer,
+        watch: watcher.Watcher,
+        rules: Rules,
+        series: metrics.Metrics,
+        clock: Callable[[], datetime.datetime],
+    ) -> None:
+        self._api = api
+        self._watch = watch
+        self._rules = rules
+        self._series = series
+        self._clock = clock
+        self._claims = informer.Informer(api, _CLAIMS, project=mirror.claim)
+        self._pods = informer.Informer(api, "/api/v1/pods", project=pods.pod)
+        self._nodes = informer.Informer(api, "/api/v1/nodes", project=pods.node)
+        selector = f"spec.driver={names.LOCAL_DRIVER}"
+        self._slices = informer.Informer(api, _SLICES, project=mirror.slice_, field_selector=selector)
+        self._informers: tuple[informer.Informer[Any], ...] = (self._claims, self._pods, self._nodes, self._slices)
+        self._stale = asyncio.Event()
+        self._mirror = mirror.Mirror()
+        self._chooser = choice.Chooser(self._mirror.cluster)
+        self._given: dict[str, tuple[str, str]] = {}
+        """Claim uid -> (key of its want, node), of allocations that stand, to see when one is given back."""
+        self._avoid: dict[str, dict[str, float]] = {}
+        self._aside: dict[str, tuple[float, int]] = {}
+        """Wants that failed: until when others go first, and how often."""
+        self._told: dict[str, tuple[str, float]] = {}
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            tasks: list[asyncio.Task[Any]] = [
+                group.create_task(kept.run(), name="watch for allocation") for kept in self._informers
+            ]
+            tasks += [group.create_task(self._note(kept), name="note changes") for kept in self._informers]
+            tasks.append(group.create_task(self._note_classes(), name="note classes"))
+            for kept in self._informers:
+                await kept.synced.wait()
+            while _asked(now := await self._watch.newer(0, within_s=0)):
+                self._stale.clear()
+                await self._turn(now)
+                await asyncio.sleep(_PACE_S)
+                await self._until_something()
+            for task in tasks:
+                task.cancel()
+
+    async def _until_something(self) -> None:
+        moment = asyncio.get_running_loop().time()
+        wait_s = min([_LOOK_AGAIN_S, *(until - moment for until, _ in self._aside.values() if until > moment)])
+        if self._mirror.unsettled is not None:
+            wait_s = min(wait_s, (self._mirror.unsettled - self._clock()).total_seconds())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(wait_s, _PACE_S)):
+                await self._stale.wait()
+
+    async def _turn(self, now: snapshot.Snapshot) -> None:
+        self._look(now)
+        self._forget(asyncio.get_running_loop().time())
+        turn = allotment.Turn(
+            known=self._mirror,
+            chooser=self._chooser,
+            share_id=lambda: str(uuid.uuid4()),
+            avoided=self._avoided(),
+        )
+        chosen: list[allotment.Allotment] = []
+        refused: list[allotment.Refusal] = []
+        moment = asyncio.get_running_loop().time()
+        for want in self._mirror.waiting():
+            if self._aside.get(want.key, (0.0, 0))[0] > moment:
+                continue
+            found = turn.decide(want)
+            if isinstance(found, allotment.Allotment):
+                chosen.append(found)
+            else:
+                refused.append(found)
+            if len(chosen) >= _MOST:
+                self._stale.set()
+                break
+        for start in range(0, len(chosen), _AT_ONCE):
+            await asyncio.gather(*map(self._perform, chosen[start : start + _AT_ONCE]))
+        for refusal in itertools.islice(refused, _MOST):
+            await self._tell(refusal)
+        self._series.waiting(len(refused))
+
+    def _look(self, now: snapshot.Snapshot) -> None:
+        self._mirror.classes(now)
+        self._mirror.take(
+            slices=self._slices.objects,
+            nodes=self._nodes.objects,
+            claims=self._claims.objects,
+            pods=self._pods.objects,
+            rules=self._rules(),
+            at=self._clock(),
+        )
+        moment = asyncio.get_running_loop().time()
+        by_uid = {one.uid: one for one in self._mirror.claims.values()} if self._given else {}
+        for uid, (key, node) in list(self._given.items()):
+            claim = by_uid.get(uid)
+            if claim is None or not claim.allocated:
+                del self._given[uid]
+                if claim is not None and not claim.deleting:
+                    _log.info("an allocation was given back", claim=str(claim), node=node)
+                    self._avoid.setdefault(key, {})[node] = moment + _AVOID_S
+
+    def _forget(self, moment: float) -> None:
+        """What waits no more is not remembered."""
+        self._aside = {key: kept for key, kept in self._aside.items() if kept[0] > moment - _LONGEST_PAUSE_S}
+
+    def _avoided(self) -> dict[str, frozenset[str]]:
+        moment = asyncio.get_running_loop().time()
+        self._avoid = {
+            key: kept
+            for key, found in self._avoid.items()
+            if (kept := {node: until for node, until in found.items() if until > moment})
+        }
+        return {key: frozenset(found) for key, found in self._avoid.items()}
+
+    async def _perform(self, chosen: allotment.Allotment) -> None:
+        """Claim after claim: what is written binds the rest to the node. What fails lets others go first for a while."""
+        for index, (claim, allocation) in enumerate(zip(chosen.want.claims, chosen.allocations, strict=True)):
+            try:
+                await self._write(claim, allocation)
+                outcome = "done"
+                self._given[claim.uid] = (chosen.want.key, chosen.node)
+                self._told.pop(chosen.want.key, None)
+                _log.info("allocated", claim=str(claim), node=chosen.node)
+            except errors.ElasticGPUError as error:
+                outcome = "conflict" if isinstance(error, errors.Conflict) else "failed"
+                _log.warning("not allocated", claim=str(claim), outcome=outcome, error=str(error))
+                self._undo(chosen, chosen.want.claims[index:])
+            self._series.wrote("Allocation", outcome)
+            if outcome != "done":
+                self._stale.set()
+                if outcome == "failed":
+                    failures = self._aside.get(chosen.want.key, (0.0, 0))[1] + 1
+                    pause_s = min(_FIRST_PAUSE_S * 2**failures, _LONGEST_PAUSE_S)
+                    self._aside[chosen.want.key] = (asyncio.get_running_loop().time() + pause_s, failures)
+                return
+        self._aside.pop(chosen.want.key, None)
+
+    def _undo(self, chosen: allotment.Allotment, claims: Iterable[mirror.Claim]) -> None:
+        for claim in claims:
+            self._mirror.restore(claim)
+        pod = chosen.want.pod
+        if pod is not None:
+            self._mirror.cluster.guest(pod.uid, "", pod.room)
+
+    async def _write(self, claim: mirror.Claim, allocation: dict[str, Any]) -> None:
+        path = f"/apis/resource.k8s.io/v1/namespaces/{claim.namespace}/resourceclaims/{claim.name}"
+        version = claim.version
+        if mirror.FINALIZER not in claim.finalizers:
+            meta: dict[str, Any] = {"uid": claim.uid, "resourceVersion": version}
+            body: dict[str, Any] = {"metadata": meta | {"finalizers": [*claim.finalizers, mirror.FINALIZER]}}
+            held = await self._api.patch(path, body, fieldManager=names.FIELD_MANAGER)
+            if held is None:
+                raise errors.Conflict(f"claim {claim} was deleted while it was being allocated")
+            version = held["metadata"]["resourceVersion"]
+        told = allocation | {"allocationTimestamp": resource.timestamp(self._clock())}
+        body = {"metadata": {"uid": claim.uid, "resourceVersion": version}, "status": {"allocation": told}}
+        stored = await self._api.patch(f"{path}/status", body, fieldManager=names.FIELD_MANAGER)
+        if stored is None:
+            raise errors.Conflict(f"claim {claim} was deleted while it was being allocated")
+        self._claims.adopt(stored)
+
+    async def _tell(self, refusal: allotment.Refusal) -> None:
+        """An event for the claim and its pod; the same words again only after a while."""
+        key, moment = refusal.want.key, asyncio.get_running_loop().time()
+        before = self._told.get(key)
+        if before is not None and before[0] == refusal.message and moment - before[1] < _TELL_AGAIN_S:
+            return
+        self._told[key] = (refusal.message, moment)
+        if len(self._told) > 16 * _MOST:
+            self._told.clear()
+        reason = "NeverFits" if refusal.never else "NotAllocated"
+        objects = [
+            ("ResourceClaim", "resource.k8s.io/v1", one.namespace, one.name, one.uid) for one in refusal.want.claims
+        ]
+        if refusal.want.pod is not None:
+            pod = refusal.want.pod
+            objects.append(("Pod", "v1", pod.namespace, pod.name, pod.uid))
+        for kind, version, namespace, name, uid in objects:
+            about = {"kind": kind, "apiVersion": version, "namespace": namespace, "name": name, "uid": uid}
+            with contextlib.suppress(errors.ElasticGPUError):  # an event more or less changes nothing
+                await self._api.create(
+                    f"/api/v1/namespaces/{namespace}/events", self._event(about, reason, refusal.message)
+                )
+
+    def _event(self, about: dict[str, str], reason: str, message: str) -> dict[str, Any]:
+        at = resource.timestamp(self._clock())
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": "elastic-gpu-", "namespace": about["namespace"]},
+            "involvedObject": about,
+            "type": "Warning",
+            "reason": reason,
+            "message": message[: errors.MESSAGE_LIMIT],
+            "source": {"component": "elastic-gpu-controller"},
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "count": 1,
+        }
+
+    async def _note(self, kept: informer.Informer[Any]) -> None:
+        seen = 0
+        while True:
+            seen = await kept.changed(seen)
+            self._stale.set()
+
+    async def _note_classes(self) -> None:
+        seen = 0
+        while True:
+            seen = (await self._watch.newer(seen, within_s=_LOOK_AGAIN_S)).number
+            self._stale.set()
+
+
+def _asked(now: snapshot.Snapshot) -> bool:
+    """Whether a class wants to be allocated here."""
+    return any(item.spec is not None and item.spec.allocation.by.value == "Controller" for item in now.classes)

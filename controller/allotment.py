@@ -1,0 +1,137 @@
+"""Which node and cards a want gets now, or why none.
+
+    Mirror + Want --> decide --> Allotment: what to write for each claim     it is booked at once, so that the next want sees it
+                            --> Refusal: in words, for the claim and its pod; `never`: not even if nothing else were here
+
+Nothing here is written: whoever writes undoes the booking by `Mirror.restore` where the write fails.
+"""
+
+import collections
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from allocation import bookings, choice, cluster, nodes, pods, requests, results, search
+from api import errors, names
+from controller import mirror
+
+JSON = Mapping[str, Any]
+_LOOKED_AT = 512
+"""Nodes that are tried empty, to tell `never` from `not now`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Allotment:
+    want: mirror.Want
+    node: str
+    allocations: tuple[dict[str, Any], ...]
+    """One for each claim of the want, without its time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Refusal:
+    want: mirror.Want
+    message: str
+    never: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """One round over all wants. Equal ones that were refused are refused again without a look.
+
+    `avoided`: node names that a want shall not get, by its key, since kube-scheduler has given it back there.
+    """
+
+    known: mirror.Mirror
+    chooser: choice.Chooser
+    share_id: Callable[[], str]
+    avoided: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    _refused: dict[Any, Refusal] = field(default_factory=dict)
+
+    def decide(self, want: mirror.Want) -> Allotment | Refusal:
+        wishes = [one.asked.wish for one in want.claims if one.asked is not None]
+        avoid = self.avoided.get(want.key, frozenset())
+        shape = (tuple(wishes), want.policy, _shape(want.pod), want.pinned, avoid)
+        before = self._refused.get(shape)
+        if before is not None:
+            return Refusal(want=want, message=before.message, never=before.never)
+        found: choice.Choice | None = None
+        refusal: Refusal | None = None
+        room = want.pod.room if want.pod is not None else pods.Room()
+        try:
+            found = self.chooser.choose(wishes, want.policy, lambda node: self._bar(want, node, avoid) == "", room)
+        except errors.NotReady as error:
+            refusal = Refusal(want=want, message=str(error))
+        except (errors.Invalid, search.TooHard) as error:
+            refusal = Refusal(want=want, message=str(error), never=isinstance(error, errors.Invalid))
+        if found is None:
+            refusal = refusal or self._why(want, wishes, avoid)
+            self._refused[shape] = refusal
+            return refusal
+        return self._booked(want, found)
+
+    def _booked(self, want: mirror.Want, found: choice.Choice) -> Allotment:
+        known = self.known.cluster
+        allocations = []
+        for one, picks in zip(want.claims, found.picks, strict=True):
+            assert one.asked is not None
+            made = results.allocation(one.asked, picks, known.classes, found.node.name, self.share_id)
+            known.book(one.uid, bookings.pieces(made["devices"]["results"]))
+            allocations.append(made)
+        if want.pod is not None:
+            known.guest(want.pod.uid, found.node.name, want.pod.room)
+        return Allotment(want=want, node=found.node.name, allocations=tuple(allocations))
+
+    def _bar(self, want: mirror.Want, node: nodes.Node, avoid: frozenset[str]) -> str:
+        if node.name in avoid:
+            return "kube-scheduler gave the allocation there back"
+        for terms in want.pinned:
+            if not any(term.matches(node) for term in terms):
+                return "another claim of the pod"
+        return want.pod.goes_to(node, self.known.cluster.free(node.name)) if want.pod is not None else ""
+
+    def _why(self, want: mirror.Want, wishes: Sequence[requests.Wish], avoid: frozenset[str]) -> Refusal:
+        known = self.known.cluster
+        given = [node for node in known.nodes.values() if any(pool.here for pool in known.pools_of(node))]
+        if not given:
+            return Refusal(
+                want=want,
+                message=f"no node gives its cards to the controller; label one {names.ALLOCATED_BY_LABEL}={names.BY_CONTROLLER}",
+            )
+        bars = collections.Counter(self._bar(want, node, avoid) for node in given)
+        open_ = bars.pop("", 0)
+        parts = [f"{number} by {bar}" for bar, number in bars.most_common(4)]
+        if open_:
+            parts.insert(0, f"{open_} by having no such cards left")
+        never = not _fits_empty(known, given[:_LOOKED_AT], wishes)
+        end = "; it would not fit either if all of them were empty" if never and len(given) <= _LOOKED_AT else ""
+        return Refusal(
+            want=want,
+            message=f"{len(given)} nodes give cards to the controller, ruled out are {', '.join(parts)}{end}",
+            never=bool(end),
+        )
+
+
+def _fits_empty(known: cluster.Cluster, given: Sequence[nodes.Node], wishes: Sequence[requests.Wish]) -> bool:
+    """Whether one of the nodes would do if nobody had anything."""
+    tried: set[tuple[int, ...]] = set()
+    for node in given:
+        usable = known.pools_of(node)
+        kind = tuple(sorted(id(device.look) for pool in usable for device in pool.here))
+        if kind in tried:
+            continue
+        tried.add(kind)
+        empty = search.Search(
+            node=node, usable=usable, booked=bookings.Bookings(), classes=known.classes, judge=known.judge
+        )
+        try:
+            if empty.run(wishes) is not None:
+                return True
+        except errors.ElasticGPUError:
+            continue
+    return False
+
+
+def _shape(pod: pods.Pod | None) -> Any:
+    """What of the pod decides where it may go."""
+    return None if pod is None else (pod.room, pod.selector, pod.terms, pod.tolerations)

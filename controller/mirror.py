@@ -1,0 +1,327 @@
+"""The watched objects as the allocator's cluster, and what waits for an allocation.
+
+    objects of the watches --take--> Cluster (cards that are ours to give, what is booked, nodes, pods)
+                           --waiting--> Wants: a pod's claims, or a claim that is allocated at once
+
+Only cards of nodes that are given to the controller are in it: those that say so and bear the taint that keeps
+kube-scheduler away, for long enough that it has seen it. Objects are compared by identity, so that a turn costs what
+has changed, and a look at the rest.
+"""
+
+import dataclasses
+import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from allocation import bookings, cluster, devices, nodes, pods, policies, requests
+from api import names, resource, v1alpha1
+from controller import snapshot
+from view import objects
+
+JSON = Mapping[str, Any]
+T = TypeVar("T")
+FINALIZER = "resource.kubernetes.io/delete-protection"
+_SETTLED = datetime.timedelta(seconds=10)
+"""After so long kube-scheduler has seen a taint, and what it chose before is written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Claim:
+    """`asked` is None for a claim that is allocated; `pieces` is what it holds. `pinned`: where it can be used."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    created: str
+    finalizers: tuple[str, ...]
+    deleting: bool
+    asked: requests.Claim | None
+    pieces: tuple[bookings.Piece, ...] = ()
+    pinned: tuple[nodes.Term, ...] | None = None
+    allocated: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Slice:
+    """A slice with the devices that are given to the controller, and since when. None: it has none."""
+
+    given: devices.Slice | None
+    since: datetime.datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Want:
+    """Claims that are allocated together: those of a pod, or one alone. `pinned`: where the pod's other claims are."""
+
+    claims: tuple[Claim, ...]
+    policy: policies.Policy
+    pod: pods.Pod | None = None
+    pinned: tuple[tuple[nodes.Term, ...], ...] = ()
+
+    @property
+    def key(self) -> str:
+        return self.pod.uid if self.pod is not None else self.claims[0].uid
+
+    @property
+    def order(self) -> tuple[int, str, str]:
+        """Higher priority first, then who waits longest."""
+        if self.pod is None:
+            return (0, self.claims[0].created, self.claims[0].uid)
+        return (-self.pod.priority, self.pod.created, self.pod.uid)
+
+    def __str__(self) -> str:
+        if self.pod is not None:
+            return f"pod {self.pod.namespace}/{self.pod.name}"
+        return f"claim {self.claims[0]}"
+
+
+def claim(data: JSON) -> Claim:
+    meta, allocation = data["metadata"], (data.get("status") or {}).get("allocation")
+    results = ((allocation or {}).get("devices") or {}).get("results") or ()
+    selector = (allocation or {}).get("nodeSelector")
+    return Claim(
+        namespace=meta["namespace"],
+        name=meta["name"],
+        uid=meta["uid"],
+        version=meta["resourceVersion"],
+        created=meta.get("creationTimestamp", ""),
+        finalizers=tuple(meta.get("finalizers") or ()),
+        deleting="deletionTimestamp" in meta,
+        asked=None if allocation is not None else requests.claim(data),
+        pieces=bookings.pieces(results),
+        pinned=nodes.terms(selector) if selector else None,
+        allocated=allocation is not None,
+    )
+
+
+def slice_(data: JSON) -> Slice:
+    """With the taint that is for kube-scheduler taken off; a card without it is not ours to give."""
+    spec = data["spec"]
+    kept, since = [], []
+    for device in spec.get("devices") or ():
+        taints = device.get("taints") or ()
+        ours = [one for one in taints if one["key"] == names.ALLOCATED_BY_TAINT]
+        attributes = device.get("attributes") or {}
+        said = attributes.get(names.ALLOCATED_BY) or attributes.get(f"{names.LOCAL_DRIVER}/{names.ALLOCATED_BY}") or {}
+        if ours and ours[0]["effect"] == "NoSchedule" and said.get("string") == names.BY_CONTROLLER:
+            kept.append({**device, "taints": [one for one in taints if one["key"] != names.ALLOCATED_BY_TAINT]})
+            since.append(ours[0].get("timeAdded") or "")
+    if not kept:
+        return Slice(given=None)
+    given = devices.slice_({**data, "spec": {**spec, "devices": kept}})
+    times = [datetime.datetime.fromisoformat(text) for text in since if text]
+    return Slice(given=given, since=max(times) if len(times) == len(since) else None)
+
+
+class _Seen(Generic[T]):
+    """The objects of one watch as they were at the last look."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, T] = {}
+
+    def news(self, objects: Mapping[str, T]) -> tuple[list[tuple[str, T]], list[tuple[str, T]]]:
+        """(key, object) of those that are new or changed, and of those that are gone."""
+        changed = [(key, found) for key, found in objects.items() if self._seen.get(key) is not found]
+        gone = (
+            []
+            if len(self._seen) + len(changed) == len(objects)
+            else [(key, found) for key, found in self._seen.items() if key not in objects]
+        )
+        self._seen.update(changed)
+        for key, _ in gone:
+            del self._seen[key]
+        return changed, gone
+
+
+class Mirror:
+    """The cluster as it was last taken in. `unsettled`: until when nodes that have just been given are left alone."""
+
+    def __init__(self) -> None:
+        self.cluster = cluster.Cluster()
+        self.claims: dict[str, Claim] = {}
+        self.unsettled: datetime.datetime | None = None
+        self._classes: dict[str, policies.Policy] = {}
+        self._immediate: set[str] = set()
+        self._pods: dict[str, pods.Pod] = {}
+        self._open: dict[str, Claim] = {}
+        self._late: dict[str, Slice] = {}
+        self._rules: tuple[objects.TaintRule, ...] = ()
+        self._seen_claims: _Seen[Claim] = _Seen()
+        self._seen_pods: _Seen[pods.Pod | None] = _Seen()
+        self._seen_nodes: _Seen[nodes.Node] = _Seen()
+        self._seen_slices: _Seen[Slice] = _Seen()
+        self._seen_classes: _Seen[snapshot.DeviceClass] = _Seen()
+
+    def classes(self, now: snapshot.Snapshot) -> None:
+        """Which classes are ours to allocate: those that say so, and whose DeviceClass is in place."""
+        changed, gone = self._seen_classes.news(now.device_classes)
+        for name, found in changed:
+            self.cluster.put_class(requests.class_({"metadata": {"name": name}, "spec": found.spec}))
+        for name, _ in gone:
+            self.cluster.drop_class(name)
+        ours = {
+            item.name: item.spec.allocation
+            for item in now.classes
+            if item.spec is not None
+            and item.spec.allocation.by is v1alpha1.Allocator.CONTROLLER
+            and (made := now.device_classes.get(item.name)) is not None
+            and made.owner_uid == item.uid
+        }
+        self._classes = {name: policies.Policy(found.policy.value) for name, found in ours.items()}
+        self._immediate = {name for name, found in ours.items() if found.mode is v1alpha1.AllocationMode.IMMEDIATE}
+
+    def take(
+        self,
+        *,
+        slices: Mapping[str, Slice],
+        nodes: Mapping[str, nodes.Node],
+        claims: Mapping[str, Claim],
+        pods: Mapping[str, pods.Pod | None],
+        rules: Mapping[str, objects.TaintRule | None],
+        at: datetime.datetime,
+    ) -> None:
+        """Brings the cluster up to date with what the watches hold."""
+        changed_nodes, gone_nodes = self._seen_nodes.news(nodes)
+        for _, node in changed_nodes:
+            self.cluster.put_node(node)
+        for name, _ in gone_nodes:
+            self.cluster.drop_node(name)
+        self._take_slices(slices, tuple(rule for rule in rules.values() if rule is not None), at)
+        changed_claims, gone_claims = self._seen_claims.news(claims)
+        for key, before in gone_claims:
+            self.cluster.book(before.uid, ())
+            self.claims.pop(key, None)
+            self._open.pop(key, None)
+        for key, found in changed_claims:
+            self._take_claim(key, found)
+        changed_pods, gone_pods = self._seen_pods.news(pods)
+        for key, _ in gone_pods:
+            self._drop_pod(key)
+        for key, pod in changed_pods:
+            self._drop_pod(key)
+            if pod is not None:
+                self._pods[key] = pod
+                self.cluster.guest(pod.uid, pod.node, pod.room)
+
+    def restore(self, claim: Claim) -> None:
+        """A choice came to nothing: the claim holds again what it is known to hold."""
+        known = self.claims.get(str(claim))
+        self.cluster.book(claim.uid, known.pieces if known is not None and known.uid == claim.uid else ())
+
+    def pod_named(self, key: str) -> pods.Pod | None:
+        return self._pods.get(key)
+
+    def waiting(self) -> list[Want]:
+        """All that could be allocated, in the order in which it should be."""
+        found, of_pods = [], set[str]()
+        for pod in self._pods.values():
+            if pod.waiting and pod.claims:
+                want = self._want(pod)
+                of_pods |= {f"{pod.namespace}/{name}" for name in pod.claims}
+                if want is not None:
+                    found.append(want)
+        for key, one in self._open.items():
+            if key not in of_pods and self._ours(one) and self._at_once(one):
+                found.append(Want(claims=(one,), policy=self._policy(one)))
+        return sorted(found, key=lambda want: want.order)
+
+    def _want(self, pod: pods.Pod) -> Want | None:
+        """None while a claim is not made yet, or nothing of it is ours to allocate."""
+        claims = [self.claims.get(f"{pod.namespace}/{name}") for name in pod.claims]
+        known = [one for one in claims if one is not None and not one.deleting]
+        if len(known) < len(pod.claims):
+            return None
+        ours = tuple(one for one in known if not one.allocated and self._ours(one))
+        if not ours:
+            self._expect(pod, known)
+            return None
+        pinned = tuple(one.pinned for one in known if one.pinned is not None)
+        return Want(claims=ours, policy=self._policy(ours[0]), pod=pod, pinned=pinned)
+
+    def _expect(self, pod: pods.Pod, known: Iterable[Claim]) -> None:
+        """A pod whose claims bind it to one node takes room there before it is bound."""
+        names_ = {_only(one.pinned) for one in known if one.pinned is not None} - {""}
+        if len(names_) == 1:
+            self.cluster.guest(pod.uid, names_.pop(), pod.room)
+
+    def _ours(self, one: Claim) -> bool:
+        options = [o for request in one.asked.wish.requests for o in request.options] if one.asked is not None else []
+        return bool(options) and not one.deleting and all(option.class_name in self._classes for option in options)
+
+    def _at_once(self, one: Claim) -> bool:
+        assert one.asked is not None
+        return all(o.class_name in self._immediate for request in one.asked.wish.requests for o in request.options)
+
+    def _policy(self, one: Claim) -> policies.Policy:
+        assert one.asked is not None
+        return self._classes[one.asked.wish.requests[0].options[0].class_name]
+
+    def _take_claim(self, key: str, found: Claim) -> None:
+        before = self.claims.get(key)
+        if before is not None and before.uid != found.uid:
+            self.cluster.book(before.uid, ())
+        self.claims[key] = found
+        self.cluster.book(found.uid, found.pieces)
+        if found.allocated or found.deleting:
+            self._open.pop(key, None)
+        else:
+            self._open[key] = found
+
+    def _drop_pod(self, key: str) -> None:
+        before = self._pods.pop(key, None)
+        if before is not None:
+            self.cluster.guest(before.uid, "", before.room)
+
+    def _take_slices(
+        self, slices: Mapping[str, Slice], rules: tuple[objects.TaintRule, ...], at: datetime.datetime
+    ) -> None:
+        changed, gone = self._seen_slices.news(slices)
+        if rules != self._rules:
+            self._rules = rules
+            changed = list(slices.items())
+        for name, _ in gone:
+            self._late.pop(name, None)
+            self.cluster.drop_slice(name)
+        self._late.update(changed)
+        self.unsettled = None
+        for name, found in list(self._late.items()):
+            if found.given is None or found.since is None:
+                self.cluster.drop_slice(name)
+            elif (ready := found.since + _SETTLED) > at:
+                self.unsettled = min(self.unsettled or ready, ready)
+                continue
+            else:
+                self.cluster.put_slice(_ruled(found.given, rules))
+            del self._late[name]
+
+
+def _ruled(given: devices.Slice, rules: tuple[objects.TaintRule, ...]) -> devices.Slice:
+    """The slice with what DeviceTaintRules add, as kube-scheduler sees it."""
+    rules = tuple(rule for rule in rules if rule.pool in ("", given.pool))
+    if not rules:
+        return given
+    return dataclasses.replace(given, devices=tuple(_tainted(device, rules) for device in given.devices))
+
+
+def _tainted(device: devices.Device, rules: tuple[objects.TaintRule, ...]) -> devices.Device:
+    more = tuple(
+        resource.Taint(key=rule.taint.key, value=rule.taint.value, effect=rule.taint.effect)
+        for rule in rules
+        if rule.device in ("", device.key[2])
+    )
+    if not more:
+        return device
+    return dataclasses.replace(device, look=dataclasses.replace(device.look, taints=(*device.look.taints, *more)))
+
+
+def _only(terms: tuple[nodes.Term, ...] | None) -> str:
+    """The one node that a selector names; empty where it names none or several."""
+    if terms is None or len(terms) != 1 or len(terms[0].fields) != 1:
+        return ""
+    key, operator, values = terms[0].fields[0]
+    return values[0] if key == nodes.NAME and operator == "In" and len(values) == 1 else ""

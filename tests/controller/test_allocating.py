@@ -1,0 +1,280 @@
+"""Claims of classes that say `by: Controller`: the whole controller, all of it real but the API server."""
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api import names
+from controller import mirror
+from tests.controller import objects
+from tests.controller.test_flow import CLASSES, SLICES, Running, controller_of
+from tests.fakes.apiserver import FakeAPIServer
+
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+PODS = "/api/v1/namespaces/default/pods"
+NAME = "packed.example.com"
+LONG_AGO = "2026-01-01T00:00:00Z"
+GIB = "Gi"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[FakeAPIServer]:
+    """Two nodes with two cards each, both given to the controller, and a class of theirs."""
+    async with FakeAPIServer() as server:
+        for node in ("node-1", "node-2"):
+            put_node(server, node)
+            put_cards(server, node)
+        put_class(server)
+        yield server
+
+
+@pytest.fixture
+def running(server: FakeAPIServer, tmp_path: Path) -> Running:
+    return functools.partial(controller_of, server, tmp_path)
+
+
+def put_class(server: FakeAPIServer, mode: str = "WaitForFirstConsumer", policy: str = "BinPack", **more: Any) -> None:
+    share = {"memory": "BestEffort", "cores": "BestEffort"}
+    allocation = {"by": "Controller", "mode": mode, "policy": policy}
+    server.put(f"{CLASSES}/{NAME}", objects.a_class(NAME, backend="Share", share=share, allocation=allocation, **more))
+
+
+def put_node(server: FakeAPIServer, name: str, cpu: str = "8", **labels: str) -> None:
+    has = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "spec": {}}
+    server.put(f"/api/v1/nodes/{name}", body | {"status": {"allocatable": has}})
+
+
+def put_cards(server: FakeAPIServer, node: str, since: str = LONG_AGO, **more: Any) -> None:
+    taint = {"key": names.ALLOCATED_BY_TAINT, "value": "controller", "effect": "NoSchedule"}
+    devices = [
+        {
+            "name": f"gpu-{number}",
+            "attributes": {"type": {"string": "gpu"}, "allocatedBy": {"string": "controller"}},
+            "allowMultipleAllocations": True,
+            "capacity": {
+                "cores": {"value": "100", "requestPolicy": {"default": "100", "validRange": {"min": "0", "step": "1"}}},
+                "memory": {
+                    "value": "80Gi",
+                    "requestPolicy": {"default": "80Gi", "validRange": {"min": "1Mi", "step": "1Mi"}},
+                },
+            },
+            "taints": [taint | ({"timeAdded": since} if since else {})],
+        }
+        | more
+        for number in range(2)
+    ]
+    body = objects.a_slice(*devices, pool=f"egpu/{node}", name=f"slice-{node}")
+    body["spec"]["nodeName"] = node
+    server.put(f"{SLICES}/slice-{node}", body)
+
+
+def put_claim(server: FakeAPIServer, name: str, cores: int = 50, **exactly: Any) -> None:
+    amounts = {"requests": {"cores": str(cores), "memory": f"{cores // 2}Gi"}}
+    request = {"name": "card", "exactly": {"deviceClassName": NAME, "capacity": amounts, "count": 1} | exactly}
+    meta = {"name": name, "namespace": "default", "creationTimestamp": LONG_AGO}
+    body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": meta}
+    server.put(f"{CLAIMS}/{name}", body | {"spec": {"devices": {"requests": [request]}}})
+
+
+def put_pod(
+    server: FakeAPIServer, name: str, *claims: str, cpu: str = "1", created: str = LONG_AGO, **spec: Any
+) -> None:
+    container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    named = [{"name": claim, "resourceClaimName": claim} for claim in claims]
+    meta = {"name": name, "namespace": "default", "creationTimestamp": created}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
+    server.put(f"{PODS}/{name}", body | {"spec": {"containers": [container], "resourceClaims": named, **spec}})
+
+
+def result(server: FakeAPIServer, name: str) -> dict[str, Any] | None:
+    allocation = ((server.get(f"{CLAIMS}/{name}") or {}).get("status") or {}).get("allocation")
+    return None if allocation is None else allocation["devices"]["results"][0]
+
+
+def card(server: FakeAPIServer, name: str) -> tuple[str, str]:
+    found = result(server, name)
+    assert found is not None
+    return found["pool"], found["device"]
+
+
+async def allocated(server: FakeAPIServer, *claims: str, within_s: float = 5.0) -> None:
+    await server.until(lambda: all(result(server, claim) for claim in claims), within_s=within_s)
+
+
+async def test_a_claim_waits_for_its_pod_and_then_has_finalizer_time_and_node(
+    server: FakeAPIServer, running: Running
+) -> None:
+    async with running():
+        put_claim(server, "one")
+        put_claim(server, "other")
+        put_pod(server, "pod", "one")
+        await allocated(server, "one")
+        assert result(server, "other") is None
+        found = server.get(f"{CLAIMS}/one")
+        assert found is not None
+        assert mirror.FINALIZER in found["metadata"]["finalizers"]
+        allocation = found["status"]["allocation"]
+        assert allocation["allocationTimestamp"]
+        assert result(server, "one")["consumedCapacity"] == {"cores": "50", "memory": "25Gi"}  # type: ignore[index]
+        (term,) = allocation["nodeSelector"]["nodeSelectorTerms"]
+        assert term["matchFields"][0]["values"] == [card(server, "one")[0].removeprefix("egpu/")]
+
+
+async def test_at_once_means_without_a_pod(server: FakeAPIServer, running: Running) -> None:
+    async with running():
+        put_class(server, mode="Immediate")
+        put_claim(server, "one")
+        await allocated(server, "one")
+
+
+async def test_three_halves_are_packed_on_two_cards_of_one_node(server: FakeAPIServer, running: Running) -> None:
+    async with running():
+        for number in range(3):
+            put_claim(server, f"c{number}")
+            put_pod(server, f"p{number}", f"c{number}")
+        await allocated(server, "c0", "c1", "c2")
+        cards = [card(server, f"c{number}") for number in range(3)]
+        assert sorted(cards.count(one) for one in set(cards)) == [1, 2]
+        assert len({pool for pool, _ in cards}) == 1
+
+
+async def test_the_pod_says_where_by_selector_taints_and_room(server: FakeAPIServer, running: Running) -> None:
+    async with running():
+        put_node(server, "node-2", cpu="2", zone="b")
+        put_claim(server, "zoned")
+        put_pod(server, "zoned", "zoned", nodeSelector={"zone": "b"})
+        put_claim(server, "large")
+        put_pod(server, "large", "large", cpu="5")
+        await allocated(server, "zoned", "large")
+        assert card(server, "zoned")[0] == "egpu/node-2"
+        assert card(server, "large")[0] == "egpu/node-1"
+
+
+async def test_pods_whose_claims_are_allocated_take_room_before_they_are_bound(
+    server: FakeAPIServer, running: Running
+) -> None:
+    async with running():
+        for number in range(3):
+            put_claim(server, f"c{number}", cores=10)
+            put_pod(server, f"p{number}", f"c{number}", cpu="4")
+        await allocated(server, "c0", "c1", "c2")
+        assert sorted([card(server, f"c{number}")[0] for number in range(3)]).count("egpu/node-1") in (1, 2)
+
+
+async def test_a_claim_that_changed_meanwhile_is_read_again_and_allocated_once(
+    server: FakeAPIServer, running: Running
+) -> None:
+    async with running():
+        server.fault(method="PATCH", path="resourceclaims/one/status", status=409, reason="Conflict")
+        put_claim(server, "one")
+        put_pod(server, "pod", "one")
+        await allocated(server, "one")
+        put_claim(server, "two")
+        put_pod(server, "pod2", "two")
+        await allocated(server, "two")
+        assert card(server, "one") == card(server, "two")
+
+
+async def test_what_is_not_written_is_not_booked(server: FakeAPIServer, running: Running) -> None:
+    """A write that fails for good must not keep the card from the next claim."""
+    async with running():
+        server.fault(method="PATCH", path="resourceclaims/bad", status=422, reason="Invalid", times=-1)
+        put_claim(server, "bad", cores=100)
+        put_pod(server, "bad", "bad")
+        for number in range(4):
+            put_claim(server, f"c{number}", cores=100)
+            put_pod(server, f"p{number}", f"c{number}", created="2026-02-01T00:00:00Z")
+        await allocated(server, *(f"c{number}" for number in range(4)), within_s=15)
+
+
+async def test_an_answer_that_was_lost_does_not_allocate_twice(server: FakeAPIServer, running: Running) -> None:
+    async with running():
+        server.fault(method="PATCH", path="resourceclaims/one/status", lose_answer=True)
+        put_claim(server, "one", cores=100)
+        put_pod(server, "pod", "one")
+        await allocated(server, "one")
+        first = card(server, "one")
+        put_claim(server, "two", cores=100)
+        put_pod(server, "pod2", "two")
+        await allocated(server, "two")
+        assert card(server, "two") != first == card(server, "one")
+
+
+async def test_an_allocation_that_was_given_back_goes_to_another_node(server: FakeAPIServer, running: Running) -> None:
+    async with running():
+        put_claim(server, "one")
+        put_pod(server, "pod", "one")
+        await allocated(server, "one")
+        before = card(server, "one")[0]
+        put_claim(server, "one")  # without status, as kube-scheduler leaves it where the pod cannot run there
+        await allocated(server, "one")
+        assert card(server, "one")[0] != before
+
+
+async def test_a_card_without_the_taint_or_with_a_fresh_one_is_left_alone(
+    server: FakeAPIServer, running: Running
+) -> None:
+    async with running():
+        put_cards(server, "node-1", taints=[])
+        put_cards(server, "node-2", since="2999-01-01T00:00:00Z")
+        put_claim(server, "one")
+        put_pod(server, "pod", "one")
+        await server.until(lambda: server.list("events"))
+        assert "no node gives its cards to the controller" in server.list("events")[0]["message"]
+        assert result(server, "one") is None
+
+
+async def test_a_claim_that_never_fits_is_told_so_once_on_itself_and_its_pod(
+    server: FakeAPIServer, running: Running
+) -> None:
+    async with running():
+        put_claim(server, "huge", count=3)
+        put_pod(server, "pod", "huge")
+        put_claim(server, "fits")
+        put_pod(server, "pod2", "fits", created="2026-02-01T00:00:00Z")
+        await allocated(server, "fits")
+        await server.until(lambda: len(server.list("events")) > 1)
+        told = {(one["involvedObject"]["kind"], one["involvedObject"]["name"]): one for one in server.list("events")}
+        assert set(told) == {("ResourceClaim", "huge"), ("Pod", "pod")}
+        assert told["Pod", "pod"]["reason"] == "NeverFits"
+        assert "2 nodes give cards" in told["Pod", "pod"]["message"]
+
+
+async def test_a_card_that_is_cordoned_by_a_rule_is_not_given_out(server: FakeAPIServer, running: Running) -> None:
+    served = {"resources": [{"name": "devicetaintrules"}]}
+    server.said["/apis/resource.k8s.io/v1"] = served
+    for node in ("node-1", "node-2"):
+        spec = {
+            "deviceSelector": {"pool": f"egpu/{node}", "device": "gpu-0"},
+            "taint": {"key": "k", "effect": "NoSchedule"},
+        }
+        server.put(f"/apis/resource.k8s.io/v1/devicetaintrules/{node}", {"kind": "DeviceTaintRule", "spec": spec})
+    async with running():
+        await server.until(lambda: server.count("GET", "devicetaintrules", watch=True))
+        for number in range(2):
+            put_claim(server, f"c{number}", cores=100)
+            put_pod(server, f"p{number}", f"c{number}")
+        await allocated(server, "c0", "c1")
+    assert {card(server, f"c{number}")[1] for number in range(2)} == {"gpu-1"}
+
+
+async def test_two_controllers_book_no_card_twice(server: FakeAPIServer, tmp_path: Path) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        first = await stack.enter_async_context(controller_of(server, tmp_path))
+        await stack.enter_async_context(controller_of(server, tmp_path, "two"))
+        for number in range(4):
+            put_claim(server, f"c{number}", cores=100)
+            put_pod(server, f"p{number}", f"c{number}")
+            if number == 1:
+                await allocated(server, "c0", "c1")
+                first.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await first
+        await allocated(server, *(f"c{number}" for number in range(4)), within_s=20)
+    assert len({card(server, f"c{number}") for number in range(4)}) == 4
