@@ -43,7 +43,10 @@ def _loopback_up() -> None:
 
 
 def _become(given: dict[str, Any]) -> None:
-    """In the child: the server's user, and then the server."""
+    """In the child: the server's group and user, and then the server."""
+    if given["cgroup"]:
+        with open(f"{given['cgroup']}/cgroup.procs", "w") as file:  # noqa: PTH123  no pathlib: it doubles the start
+            file.write("0")
     _call("mount", b"proc", b"/proc", b"proc", _NOSUID | _NODEV | _NOEXEC, None)
     os.setgroups([])
     os.setresgid(given["uid"], given["uid"], given["uid"])
@@ -65,8 +68,7 @@ def main() -> int:
     for fd in (*given["keep"], given["pid_fd"]):
         os.set_inheritable(fd, False)
     if given["cgroup"]:
-        with open(f"{given['cgroup']}/cgroup.procs", "w") as file:  # noqa: PTH123  no pathlib: it doubles the start
-            file.write(str(os.getpid()))
+        os.makedirs(given["cgroup"], exist_ok=True)  # noqa: PTH103  no pathlib: it doubles the start
     _call("unshare", _NEWNS | _NEWUTS | _NEWIPC | _NEWPID | _NEWNET)
     _call("mount", None, b"/", None, _REC | _PRIVATE, None)
     _loopback_up()
@@ -86,6 +88,8 @@ def main() -> int:
     if watched not in dict(waiting.poll()):
         signal.pidfd_send_signal(watched, signal.SIGKILL)
     status = os.waitpid(child, 0)[1]
+    if given["cgroup"]:
+        os.rmdir(given["cgroup"])  # noqa: PTH106  as above
     return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
 
 

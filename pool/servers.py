@@ -101,7 +101,7 @@ class Server:
 
 
 class Servers:
-    """Starts them. `lock`: a file that stays open until the last tree is gone."""
+    """Starts them. `lock`: a file that stays open until the last tree is gone. `cgroup`: each gets a group of its own in it."""
 
     def __init__(self, *, lock: int, cgroup: Path | None) -> None:
         self._lock = lock
@@ -133,7 +133,7 @@ class Servers:
             "uid": plan.uid,
             "pid_fd": send,
             "keep": [self._lock],
-            "cgroup": "" if self._cgroup is None else str(self._cgroup),
+            "cgroup": "" if self._cgroup is None else str(self._cgroup / plan.lease),
         }
         try:
             process = await asyncio.create_subprocess_exec(

@@ -34,8 +34,8 @@ class Settings:
     advertise: The name or address under which controllers and nodes reach this host. Default: the host's name.
     names: Further names that the door's certificate is good for, with commas between. Default none.
     first_uid: Servers run as users from this number on, one a card. Default 64000.
-    cgroup: A control group of version 2 that exists; servers are put into it, with the limits that you gave it.
-        Default none.
+    cgroup: A control group of version 2 that exists: each server gets a group of its own in it, under the limits that you
+        gave this one. Default none.
     ttl_s: How long a lease lives without a renewal. Default 600.
     look_s: How often the cards are looked at. Default 10.
     longest_ttl_s: How long a caller may have it. Default 3600.

@@ -113,8 +113,9 @@ class Said:
 class Lender:
     """Starts, stops, kills and starts again on the same state. `environment` wins over what is set here."""
 
-    def __init__(self, folder: Path, *, cards: int = 2, **environment: str) -> None:
+    def __init__(self, folder: Path, *, cards: int = 2, address: str = "127.0.0.1", **environment: str) -> None:
         self.folder = folder
+        self.address = address
         self.state = folder / "state"
         self.cards_file = folder / "cards.yaml"
         self.set_cards(*(f"GPU-{index}" for index in range(cards)))
@@ -153,8 +154,8 @@ class Lender:
             "EGPU_PROFILES": "fake",
             "EGPU_CARDS_FILE": str(self.cards_file),
             "EGPU_STATE_DIR": str(self.state),
-            "EGPU_LISTEN": f"127.0.0.1:{self.port}",
-            "EGPU_ADVERTISE": "127.0.0.1",
+            "EGPU_LISTEN": f"{self.address}:{self.port}",
+            "EGPU_ADVERTISE": self.address,
             "EGPU_METRICS_PORT": "0",
             **self.reviewer.environment,
             **self._environment,
@@ -218,7 +219,7 @@ class Lender:
         trust = grpc.ssl_channel_credentials((self.state / "ca.pem").read_bytes(), key, certificate)
         if token:
             trust = grpc.composite_channel_credentials(trust, grpc.access_token_call_credentials(token))
-        return grpc.aio.secure_channel(f"127.0.0.1:{self.port}", trust)
+        return grpc.aio.secure_channel(f"{self.address}:{self.port}", trust)
 
 
 def an_attach(key: str = "k1", device: str = "gpu-0", **difference: Any) -> wire.AttachRequest:

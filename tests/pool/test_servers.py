@@ -60,7 +60,7 @@ def alive(uid: int) -> list[str]:
         with contextlib.suppress(OSError):
             if path.name.isdecimal() and path.stat().st_uid == uid:
                 found.append((path / "cmdline").read_text())
-    return found
+    return [command for command in found if command]  # what is dead and not reaped yet has none
 
 
 async def test_a_server_runs_as_a_user_of_its_own_with_its_card_and_no_other_variable(lock: int) -> None:
@@ -114,6 +114,29 @@ async def test_a_server_that_never_listens_is_ended(lock: int) -> None:
     with pytest.raises(errors.Unavailable, match=r"does not listen on port 7000 within 0\.3 s"):
         await servers.Servers(lock=lock, cgroup=None).start(plan)
     assert alive(64001) == []
+
+
+@pytest.fixture
+def group() -> Iterator[Path]:
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    place = next((Path(mount[1]) for mount in mounts if mount[2] == "cgroup2"), None)
+    if place is None:
+        pytest.skip("no control groups of version 2 here")
+    made = place / f"egpu-{os.getpid()}"
+    made.mkdir()
+    yield made
+    made.rmdir()
+
+
+async def test_a_server_has_a_control_group_of_its_own_that_goes_with_it(lock: int, group: Path) -> None:
+    server = await servers.Servers(lock=lock, cgroup=group).start(PLAN)
+    try:
+        await ask(server, fork=1)
+        own = group / "lease-a"
+        assert len((own / "cgroup.procs").read_text().split()) == 2
+    finally:
+        await server.end(10)
+    assert not own.exists()
 
 
 AGENT = """
