@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-from api import names, schema, v1alpha1
+from api import names, resource, schema, v1alpha1
 
 POOL_KIND = "RemotePool"
 POOL_PLURAL = "remotepools"
@@ -150,6 +150,7 @@ class LeaseSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     key: The idempotency key of the attachment.
     epoch: Which allocation of the claim this is for: its timestamp, or what the node made up where it has none.
     share_id: The share of the card, where it is shared.
+    protocol: How the card is to be reached; empty: the pool's only way.
     claim: The claim that the card is for.
     node: The node that uses it.
     attached_by: Who asks the pool: the controller before the pod is bound, or the node when the pod starts.
@@ -160,6 +161,7 @@ class LeaseSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     key: Annotated[str, Meta(max_length=128)]
     epoch: Annotated[str, Meta(max_length=64)]
     share_id: _Name = ""
+    protocol: Annotated[str, Meta(max_length=63)] = ""
     claim: LeaseClaim
     node: LeaseNode
     attached_by: AttachedBy
@@ -202,6 +204,19 @@ class RemoteLease(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def decode_config(parameters: Any, where: str) -> RemoteConfig:
     """The opaque parameters of a config for the driver of remote cards. Raises Invalid with the field's path."""
     return v1alpha1.decode_one_of({"RemoteConfig": RemoteConfig}, parameters, where)
+
+
+def protocol(claim: resource.Claim) -> str:
+    """How its cards are to be reached, by its configs; empty where they do not say. The class's word counts before the
+    claim's. Raises Invalid.
+    """
+    chosen = ""
+    for config in reversed([one for one in claim.configs if one.driver == names.REMOTE_DRIVER]):
+        where = "the device class" if config.from_class else "the claim"
+        read = decode_config(config.parameters, f"config of {where}, in claim {claim}")
+        if read.protocol and (config.from_class or not chosen):
+            chosen = read.protocol
+    return chosen
 
 
 def decode_pool(data: Any, where: str) -> PoolSpec:

@@ -15,7 +15,7 @@ import datetime
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from api import lease, names, resource
+from api import errors, lease, names, resource
 from api import remote as kinds
 from controller import remote
 from kube import status
@@ -365,12 +365,21 @@ def _intended(hold: _Hold, scene: Scene) -> kinds.RemoteLease:
             key=hold.key,
             epoch=claim.allocated_at,
             share_id=result.share_id,
+            protocol=_protocol(claim),
             claim=kinds.LeaseClaim(namespace=claim.namespace, name=claim.name, uid=claim.uid),
             node=kinds.LeaseNode(name=hold.node.name, uid=hold.node.uid),
             attached_by=kinds.AttachedBy.CONTROLLER,
         ),
         status=kinds.LeaseStatus(phase=kinds.Phase.ATTACHING, since=resource.timestamp(scene.now)),
     )
+
+
+def _protocol(claim: resource.Claim) -> str:
+    """A config that cannot be read is refused on the node, where its author sees why."""
+    try:
+        return kinds.protocol(claim)
+    except errors.Invalid:
+        return ""
 
 
 def _move(intent: remote.Intent, phase: kinds.Phase, why: str, scene: Scene, held: remote.Lease | None = None) -> Move:

@@ -112,6 +112,7 @@ class PoolAPI:
             consumer=_consumer(intent),
             ttl_ms=_TTL_MS,
             attach_within_ms=max(int(within_s * 1000), 1000),
+            protocol=intent.protocol,
         )
         stub = await self._open()
         return _lease(await self._call("Attach", stub.Attach(ask, timeout=_DEADLINE_S)))
@@ -134,7 +135,7 @@ class PoolAPI:
         now = asyncio.get_running_loop().time()
         if self._stub is not None and now - self._looked_at < _LOOK_S:
             return self._stub
-        certificate, key, loaded = await asyncio.to_thread(_read, self._credentials)
+        certificate, key, loaded = await asyncio.to_thread(_read, self._credentials, self._name)
         self._looked_at = now
         if self._stub is None or loaded != self._loaded:
             await self.close()
@@ -172,14 +173,17 @@ def _refusal(error: grpc.aio.AioRpcError) -> tuple[lease.Kind | None, bool]:
     return None, False
 
 
-def _read(folder: Path) -> tuple[bytes, bytes, tuple[float, float]]:
-    certificate, key = folder / "tls.crt", folder / "tls.key"
+def _read(folder: Path, pool: str) -> tuple[bytes, bytes, tuple[float, float]]:
+    """The pool's own pair where there is one: pools have authorities of their own."""
+    certificate, key = folder / f"{pool}.crt", folder / f"{pool}.key"
+    if not certificate.exists():
+        certificate, key = folder / "tls.crt", folder / "tls.key"
     try:
         return certificate.read_bytes(), key.read_bytes(), (certificate.stat().st_mtime, key.stat().st_mtime)
     except OSError as error:
         raise errors.NotReady(
-            f"the controller has no certificate for pools: {error}; name a Secret of type kubernetes.io/tls in the "
-            "chart's remote.credentialsSecret"
+            f"the controller has no certificate for pool {pool}: {error}; put {pool}.crt and {pool}.key, or tls.crt and "
+            "tls.key for all pools, into the Secret that the chart's remote.credentialsSecret names"
         ) from error
 
 

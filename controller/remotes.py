@@ -131,8 +131,18 @@ class Remotes:
     def _publish(self) -> None:
         """Nothing of a pool goes because its keeper has not begun yet."""
         offers = [keeper.offer for keeper, _ in self._keepers.values()]
+        unread = [self._unread(found) for found in self._watch.pools.objects.values() if found.spec is None]
         if None not in offers:
-            self._publisher.want(tuple(sorted((one for one in offers if one is not None), key=lambda one: one.name)))
+            known = [one for one in (*offers, *unread) if one is not None]
+            self._publisher.want(tuple(sorted(known, key=lambda one: one.name)))
+
+    def _unread(self, found: remote.Pool) -> resource.Pool:
+        """One whose spec cannot be read any more: what was offered of it stays, and nobody new gets it."""
+        devices, intents = self._inherited.get(found.name, ()), self._watch.picture.intents.get(found.name, ())
+        held = {device.name for device in devices}
+        return pools.wanted(
+            found, self._labels, devices, None, intents, held, fresh=False, taints_stored=self._taints_stored
+        )
 
     async def _look(self) -> None:
         """What needs no hurry: the status of pools, and what is left of pools that are gone."""

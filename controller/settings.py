@@ -21,7 +21,8 @@ class Settings:
         which.
     translate: true: the templates are made that pods name which asked by old resource names. Default false.
     remote: true: cards of RemotePools are offered, attached and taken back. Default false.
-    remote_credentials: Directory with tls.crt and tls.key, by which pools know this controller. Read anew when it changes.
+    remote_credentials: Directory with <pool>.crt and <pool>.key, or tls.crt and tls.key for all other pools, by which
+        pools know this controller. Read anew when they change.
     remote_nodes: Labels of the nodes on which the driver of remote cards runs, as key=value,key=value: no other node is
         offered a card. Empty: all nodes.
     remote_binding_s: Seconds that kube-scheduler waits for a card (bindingTimeout of DynamicResourcesArgs). The controller
@@ -81,6 +82,11 @@ def read(environment: Mapping[str, str]) -> Settings:
         pod_name=given["pod_name"] or socket.gethostname(),
         port=_port("port", given, default.port),
         translate=translate == "true",
+        remote=remote == "true",
+        remote_credentials=given["remote_credentials"] or default.remote_credentials,
+        remote_nodes=given["remote_nodes"],
+        remote_binding_s=int(seconds["remote_binding_s"]),
+        remote_fresh_s=int(seconds["remote_fresh_s"]),
         page=page,
         page_port=_port("page_port", given, default.page_port),
         page_tls=given["page_tls"],

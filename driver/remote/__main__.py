@@ -94,6 +94,7 @@ def assembled(
         keys=credentials.Credentials(chosen.credentials_dir, writer),
         objects=remoteleases.RemoteLeases(api, chosen.node_name, account, lambda: resource.timestamp(_clock())),
         mint=lambda: uuid.uuid4().hex,
+        relay=chosen.relay,
     )
 
 

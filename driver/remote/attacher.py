@@ -76,7 +76,7 @@ class Attacher:
     async def _attach(self, pool: poolapi.PoolAPI, claim: resource.Claim, holding: records.Holding) -> poolapi.Lease:
         spec = await self._objects.intend(claim, holding)
         try:
-            held = await pool.attach(spec, holding.protocol, _ATTACH_WITHIN_S)
+            held = await pool.attach(spec, _ATTACH_WITHIN_S)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE_S):
                     while held.state is lease.State.ATTACHING:

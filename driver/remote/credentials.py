@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from driver import disk
+from driver.remote import relays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +49,15 @@ class Credentials:
         folder = self.place(uid) / request
         await self._disk.run(folder, _write, self._directory, folder, number, asked.key, certificate, authorities)
 
-    async def complete(self, uid: str, request: str, count: int) -> bool:
+    async def write_relay(self, uid: str, request: str, relay: relays.Relay) -> None:
+        """Tells the relays of a request that is certified already."""
+        await self._disk.replace(self.place(uid) / request / relays.FILE, relays.encode(relay))
+
+    async def complete(self, uid: str, request: str, count: int, *, relayed: bool) -> bool:
         """Whether all files are there: a reboot takes them away."""
         folder = self.place(uid) / request
-        return await self._disk.run(folder, lambda: all((folder / _name("tls.pem", n)).exists() for n in range(count)))
+        wanted = [_name("tls.pem", number) for number in range(count)] + ([relays.FILE] if relayed else [])
+        return await self._disk.run(folder, lambda: all((folder / name).exists() for name in wanted))
 
     async def remove(self, uid: str) -> None:
         await self._disk.run(self.place(uid), lambda: shutil.rmtree(self.place(uid), ignore_errors=True))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from api import names
-from driver.remote import profiles, records
+from driver.remote import profiles, records, relays
 
 KIND = f"{names.REMOTE_CDI_VENDOR}/{names.CDI_CLASS}"
 _ENV = "ELASTIC_GPU_REMOTE"
@@ -39,8 +39,13 @@ def of_claim(record: records.Record, chosen: Mapping[str, profiles.Profile], cre
             "containerPath": inside,
             "options": ["ro", "nosuid", "nodev", "noexec", "bind"],
         }
-        env = list(_variables(record.uid, request, holdings, chosen[request], inside))
-        edits = {"env": env, "mounts": [mount]}
+        relayed = request in record.relayed
+        ends = [
+            f"127.0.0.1:{relays.port(record.uid, request, number)}" if relayed else f"{holding.host}:{holding.port}"
+            for number, holding in enumerate(holdings)
+        ]
+        env = list(_variables(record.uid, request, holdings, chosen[request], ends, "" if relayed else inside))
+        edits = {"env": env} | ({} if relayed else {"mounts": [mount]})
         devices.append({"name": f"{record.uid}-{request}", "containerEdits": edits})
     spec = {"cdiVersion": "0.5.0", "kind": KIND, "devices": devices}
     return msgspec.json.encode(spec).decode()
@@ -57,17 +62,38 @@ def data(holding: records.Holding) -> dict[str, str]:
     }
 
 
+def relay(record: records.Record, request: str, holdings: tuple[records.Holding, ...]) -> relays.Relay:
+    """What the relay of a request is told."""
+    links = tuple(
+        relays.Link(
+            port=relays.port(record.uid, request, number),
+            host=holding.host,
+            front=holding.port,
+            spki=holding.spki,
+            credential=f"tls.pem.{number}" if number else "tls.pem",
+        )
+        for number, holding in enumerate(holdings)
+    )
+    return relays.Relay(pods=record.pods, links=links)
+
+
 def _variables(
-    uid: str, request: str, holdings: tuple[records.Holding, ...], profile: profiles.Profile, inside: str
+    uid: str,
+    request: str,
+    holdings: tuple[records.Holding, ...],
+    profile: profiles.Profile,
+    ends: list[str],
+    inside: str,
 ) -> Iterator[str]:
     """The first ones are the claim's own, so that a second claim in the container replaces none of them."""
     own = f"{_ENV}_{uid.replace('-', '_')}_{request.replace('-', '_')}".upper()
-    endpoints = ",".join(f"{holding.host}:{holding.port}" for holding in holdings)
+    endpoints = ",".join(ends)
     yield f"{own}={endpoints}"
     yield f"{own}_LEASES={','.join(holding.lease_id for holding in holdings)}"
-    yield f"{own}_KEYS={','.join(holding.spki for holding in holdings)}"
-    yield f"{own}_CREDENTIALS={inside}"
     yield f"{profile.endpoints}={endpoints}"
-    if profile.credentials:
+    if inside:
+        yield f"{own}_KEYS={','.join(holding.spki for holding in holdings)}"
+        yield f"{own}_CREDENTIALS={inside}"
+    if inside and profile.credentials:
         yield f"{profile.credentials}={inside}"
     yield f"{names.VISIBLE_DEVICES_ENV}=void"

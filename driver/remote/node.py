@@ -33,7 +33,7 @@ _Place = tuple[str, str]
 
 
 class Node:
-    """The Driver of `kubeletplugin.contract` for remote cards. `mint` makes epochs that nobody else makes."""
+    """The Driver of `kubeletplugin.contract` for remote cards. `mint` makes epochs that nobody else makes; `relay`: one runs."""
 
     def __init__(
         self,
@@ -43,7 +43,9 @@ class Node:
         keys: credentials.Credentials,
         objects: remoteleases.RemoteLeases,
         mint: Callable[[], str],
+        relay: bool,
     ) -> None:
+        self._relay = relay
         self._store, self._specs, self._keys, self._objects, self._mint = kept, specs, keys, objects, mint
         self._attacher = attacher.Attacher(self._connect, objects, keys)
         self._pools: dict[str, poolapi.PoolAPI] = {}
@@ -103,7 +105,7 @@ class Node:
                 await self._store.remove(claim.uid)  # the next call makes up another key
             raise
         record = msgspec.structs.replace(record, phase=records.Phase.PREPARED, holdings=tuple(holdings))
-        record = msgspec.structs.replace(record, cdi=await self._spec(record))
+        record = await self._described(record)
         await self._certify(record)
         await self._store.write(record)
         await self._specs.write(claim.uid, record.cdi)
@@ -169,7 +171,7 @@ class Node:
     ) -> records.Record:
         me = await self._objects.identity()
         kept = {holding.place: holding for holding in (before.holdings if before else ())}
-        protocol = _protocol(claim)
+        protocol = kinds.protocol(claim)
         holdings = []
         for result in results:
             if result.admin_access:
@@ -211,6 +213,7 @@ class Node:
             phase=records.Phase.ATTACHING,
             holdings=tuple(holdings),
             allocated_at=claim.allocated_at,
+            pods=tuple(uid for _, uid in claim.reserved_for),
         )
 
     async def _restored(self, record: records.Record) -> None:
@@ -219,31 +222,40 @@ class Node:
             if why := self._lost.get((holding.pool, holding.device)):
                 raise errors.NotReady(f"card {holding.device} is lost: {why}; the pod has to be made anew")
         requests = edits.requests(record)
-        there = [await self._keys.complete(record.uid, name, len(cards)) for name, cards in requests.items()]
+        there = [
+            await self._keys.complete(record.uid, name, len(cards), relayed=name in record.relayed)
+            for name, cards in requests.items()
+        ]
         if not all(there):
             await self._certify(record)
         await self._specs.write(resource.ClaimUID(record.uid), record.cdi)
         self._held[record.uid] = record
 
-    async def _spec(self, record: records.Record) -> str:
-        chosen = {}
+    async def _described(self, record: records.Record) -> records.Record:
+        """With its CDI text, and with the requests before which a relay has to stand."""
+        chosen, relayed = {}, []
         for request, holdings in edits.requests(record).items():
             insecure = all([(await self._connect(one.pool)).spec.allow_insecure for one in holdings])
-            first = holdings[0]
-            chosen[request] = profiles.chosen(
-                first.profile,
-                first.auth_modes,
+            chosen[request], relay = profiles.chosen(
+                holdings[0].profile,
+                holdings[0].auth_modes,
                 len(holdings),
                 insecure=insecure,
+                relay=self._relay,
                 where=f"request {request} of claim {record.namespace}/{record.name}",
             )
-        return edits.of_claim(record, chosen, str(self._keys.place(record.uid)))
+            relayed += [request] if relay else []
+        record = msgspec.structs.replace(record, relayed=tuple(relayed))
+        text = edits.of_claim(record, chosen, str(self._keys.place(record.uid)))
+        return msgspec.structs.replace(record, cdi=text)
 
     async def _certify(self, record: records.Record) -> None:
         lives: list[float] = []
         for request, holdings in edits.requests(record).items():
             for number, holding in enumerate(holdings):
                 lives.append(await self._attacher.certify(record.uid, request, number, holding))
+            if request in record.relayed:
+                await self._keys.write_relay(record.uid, request, edits.relay(record, request, holdings))
         self._fresh_until[record.uid] = asyncio.get_running_loop().time() + min(lives) / 2
 
     async def _used_by_others(self, record: records.Record) -> bool:
@@ -347,17 +359,6 @@ def _same(record: records.Record, claim: resource.Claim, results: tuple[resource
     return record.allocated_at == claim.allocated_at and held == [
         (one.request, one.pool, one.device, one.share_id) for one in results
     ]
-
-
-def _protocol(claim: resource.Claim) -> str:
-    """What class and claim ask for: the class's word counts, for an admin wrote it."""
-    chosen = ""
-    for config in reversed([one for one in claim.configs if one.driver == names.REMOTE_DRIVER]):
-        where = "the device class" if config.from_class else "the claim"
-        read = kinds.decode_config(config.parameters, f"config of {where}, in claim {claim}")
-        if read.protocol and (config.from_class or not chosen):
-            chosen = read.protocol
-    return chosen
 
 
 def _answers(record: records.Record) -> tuple[contract.PreparedDevice, ...]:

@@ -88,7 +88,7 @@ class PoolAPI:
                 return None
             raise
 
-    async def attach(self, spec: kinds.LeaseSpec, protocol: str, within_s: float) -> Lease:
+    async def attach(self, spec: kinds.LeaseSpec, within_s: float) -> Lease:
         consumer = wire.Consumer(
             namespace=spec.claim.namespace,
             claim_name=spec.claim.name,
@@ -104,7 +104,7 @@ class PoolAPI:
             consumer=consumer,
             ttl_ms=_TTL_MS,
             attach_within_ms=int(within_s * 1000),
-            protocol=protocol,
+            protocol=spec.protocol,
         )
         return _lease(await self._call("Attach", self._stub.Attach, ask))
 

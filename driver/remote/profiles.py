@@ -44,22 +44,27 @@ PROFILES = {
 }
 
 
-def chosen(name: str, auth_modes: Sequence[str], count: int, *, insecure: bool, where: str) -> Profile:
-    """The profile of a request's cards. Raises Invalid where it cannot be had safely."""
+def chosen(
+    name: str, auth_modes: Sequence[str], count: int, *, insecure: bool, relay: bool, where: str
+) -> tuple[Profile, bool]:
+    """The profile of a request's cards, and whether a relay has to stand before them. Raises Invalid where they cannot
+    be had safely.
+    """
     profile = PROFILES.get(name)
     if profile is None:
         raise errors.Invalid(f"{where}: client profile {name!r} is not known here; known: {', '.join(PROFILES)}")
     if count > profile.most:
         raise errors.Invalid(f"{where}: {count} cards, and clients of profile {name} take {profile.most} at most")
-    if MTLS in auth_modes and profile.native:
-        return profile
-    if insecure and MTLS not in auth_modes:
-        return profile
-    if MTLS in auth_modes:
+    if MTLS not in auth_modes:
+        if insecure:
+            return profile, False
         raise errors.Invalid(
-            f"{where}: clients of profile {name} show no certificate, which the pool asks for; "
-            "a relay for them is not in this release"
+            f"{where}: the pool's server asks nobody who he is; set allowInsecure on the RemotePool if its network is "
+            "yours alone"
         )
-    raise errors.Invalid(
-        f"{where}: the pool's server asks nobody who he is; set allowInsecure on the RemotePool if its network is yours alone"
-    )
+    if not profile.native and not relay:
+        raise errors.Invalid(
+            f"{where}: clients of profile {name} show no certificate, which the pool asks for; the chart's remote.relay "
+            "puts a relay before them"
+        )
+    return profile, not profile.native

@@ -44,7 +44,8 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A claim and its cards, in the order of the claim's results. `allocated_at`: the allocation that it is of. `cdi`: the
-    text of its CDI file, once it is prepared.
+    text of its CDI file, once it is prepared. `pods`: the uids of those that had the claim then; `relayed`: the requests
+    before which a relay stands.
     """
 
     version: int = 1
@@ -55,6 +56,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     holdings: tuple[Holding, ...]
     allocated_at: str = ""
     cdi: str = ""
+    pods: tuple[str, ...] = ()
+    relayed: tuple[str, ...] = ()
 
 
 def encode(record: Record) -> bytes:

@@ -94,6 +94,7 @@ class RemoteLeases:
             key=holding.key,
             epoch=holding.epoch,
             share_id=holding.share_id,
+            protocol=holding.protocol,
             claim=kinds.LeaseClaim(namespace=claim.namespace, name=claim.name, uid=claim.uid),
             node=kinds.LeaseNode(name=me.node_name, uid=me.node_uid),
             attached_by=kinds.AttachedBy.NODE,

@@ -36,6 +36,9 @@ class Settings:
     credentials_dir: Path = Path("/run/elastic-gpu/remote")
     """Where keys and certificates of leases are kept: in memory (tmpfs), at the same path here and on the host."""
 
+    relay: bool = False
+    """true: egpu-relay runs on this node, so that clients may have cards that show no certificate themselves."""
+
     metrics_port: int = 9401
     """TCP port of /metrics, /healthz and /readyz. 0 switches the door off."""
 
@@ -49,3 +52,17 @@ class Settings:
 def load() -> Settings:
     """The settings of this process. Raises Invalid, which names every variable that is wrong."""
     return settings.load_as(Settings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelaySettings:
+    credentials_dir: Path = Path("/run/elastic-gpu/remote")
+    """The same as the driver's."""
+
+    log_level: str = "info"
+    """debug, info, warning or error."""
+
+
+def load_relay() -> RelaySettings:
+    """The settings of a relay's process."""
+    return settings.load_as(RelaySettings)

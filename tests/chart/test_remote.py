@@ -14,7 +14,12 @@ from api import names, v1alpha1
 from tests.chart.conftest import Object
 
 ON: dict[str, Any] = {
-    "remote": {"enabled": True, "credentialsSecret": "pool", "nodeSelector": {"gpu": "none", "zone": "a"}}
+    "remote": {
+        "enabled": True,
+        "credentialsSecret": "pool",
+        "relay": True,
+        "nodeSelector": {"gpu": "none", "zone": "a"},
+    }
 }
 Objects = dict[tuple[str, str], Object]
 REMOTE = "elastic-gpu-remote"
@@ -37,7 +42,9 @@ def test_every_object_fits_the_schema_of_its_kind(enabled: Objects) -> None:
 
 
 def test_the_certificate_has_to_be_named_and_the_text_says_which(render: Callable[..., list[Object]]) -> None:
-    with pytest.raises(helm_python.HelmError, match=r"remote\.credentialsSecret is not set: name a Secret"):
+    with pytest.raises(
+        helm_python.HelmError, match=r"remote\.credentialsSecret is not set: name a Secret in this namespace"
+    ):
         render({"remote": {"enabled": True}})
 
 
@@ -55,6 +62,7 @@ def test_slices_and_driver_reach_the_same_nodes(enabled: Objects) -> None:
     ("kind", "name", "settings"),
     [
         ("DaemonSet", REMOTE, driver.remote.settings.Settings),
+        ("DaemonSet", f"{REMOTE}-relay", driver.remote.settings.RelaySettings),
         ("Deployment", CONTROLLER, controller.settings.Settings),
     ],
 )
@@ -112,3 +120,14 @@ def _rights(role: Object) -> dict[str, set[str]]:
             rights.setdefault(resource, set()).update(rule["verbs"])
     assert not any("*" in word for rule in role["rules"] for words in rule.values() for word in words)
     return rights
+
+
+def test_a_relay_is_there_only_if_asked_for_and_outlives_updates(
+    enabled: Objects, render: Callable[..., list[Object]]
+) -> None:
+    relay = enabled["DaemonSet", f"{REMOTE}-relay"]["spec"]
+    assert relay["updateStrategy"] == {"type": "OnDelete"}
+    [container] = relay["template"]["spec"]["containers"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN", "SYS_PTRACE"]}
+    without = render({"remote": {"enabled": True, "credentialsSecret": "pool"}})
+    assert not [found for found in without if found["metadata"]["name"].endswith("-relay")]

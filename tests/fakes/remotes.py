@@ -151,7 +151,7 @@ class Cluster:
         return self.folder / "keys" / self.get(name)["metadata"]["uid"] / request
 
     @contextlib.asynccontextmanager
-    async def node(self, name: str = "node1") -> AsyncIterator[node.Node]:
+    async def node(self, name: str = "node1", *, relay: bool = False) -> AsyncIterator[node.Node]:
         """A node driver's process, until the block ends; what was in memory is forgotten then."""
         self.server.put("/api/v1/namespaces/gpu/serviceaccounts/remote", {})
         self.server.tokens_node = name
@@ -163,6 +163,7 @@ class Cluster:
             service_account="remote",
             cdi_dir=self.folder / "cdi",
             credentials_dir=self.folder / "keys",
+            relay=relay,
         )
         options = contract.Options(
             driver_name=names.REMOTE_DRIVER, node_name=name, plugin_dir=self.folder / f"plugins-{name}"

@@ -1,17 +1,25 @@
 """The node driver of remote cards between an API server, a controller and a pool: its rows of the failure matrix."""
 
 import asyncio
+import contextlib
 import datetime
+import hashlib
 import json
+import os
+import ssl
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from api import errors, lease
 from api.protos import pool_v1alpha1_pb2 as wire
+from driver.remote import netns, relay, relays
 from kubeletplugin import contract
+from tests.fakes.authority import Authority
 from tests.fakes.pool import FakePool
 from tests.fakes.remotes import CLAIMS, Cluster, a_cluster
 
@@ -301,7 +309,7 @@ async def test_a_claims_own_config_sets_no_endpoint_no_path_and_no_variable(
 @pytest.mark.parametrize(
     ("profile", "modes", "text"),
     [
-        ("lupine", ["mtls"], "show no certificate, which the pool asks for"),
+        ("lupine", ["mtls"], "show no certificate, which the pool asks for; the chart's remote.relay"),
         ("fake", ["network"], "set allowInsecure on the RemotePool"),
         ("unheard", ["mtls"], "client profile 'unheard' is not known here"),
     ],
@@ -341,8 +349,6 @@ async def test_a_pool_with_a_certificate_of_another_authority_is_not_spoken_to(t
 
 
 def a_stranger() -> FakePool:
-    from tests.fakes.authority import Authority
-
     return FakePool(Authority("somebody else"))
 
 
@@ -404,3 +410,115 @@ async def test_a_refused_attach_says_why_and_the_same_key_is_tried_again(tmp_pat
                 await driver.prepare(cluster.allocated("a"))
             await driver.prepare(cluster.allocated("a"))
         assert len({call.idempotency_key for verb, call in pool.calls if verb == "Attach"}) == 1
+
+
+async def test_before_a_client_without_a_certificate_stands_a_relay_and_no_secret_is_in_its_reach(
+    tmp_path: Path,
+) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller(), cluster.node(relay=True) as driver:
+            await _attached(cluster, pool, 0)
+            pool.live()[0].endpoint.client_profile = "ggml-rpc"
+            await driver.prepare(cluster.allocated("a"))
+            port = relays.port("a", "card-0", 0)
+            assert _env(cluster)["GGML_RPC_SERVERS"] == f"127.0.0.1:{port}"
+            [device] = (cluster.spec("a") or {})["devices"]
+            assert "mounts" not in device["containerEdits"]
+            told = relays.decode((cluster.credential("a", "card-0") / "relay.json").read_bytes())
+            assert told.pods == ("uid-pod",)
+            assert [(link.port, link.front) for link in told.links] == [(port, 40000)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="entering a network namespace needs root")
+async def test_a_socket_can_be_made_in_another_network_and_used_from_here() -> None:
+    inside = await asyncio.create_subprocess_exec(
+        *("unshare", "--net", "sh", "-c", "ip link set lo up && echo up && exec sleep 60"),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert inside.stdout is not None
+        assert await inside.stdout.readline() == b"up\n"
+        made = await asyncio.to_thread(netns.listening, inside.pid, 40123)
+        with pytest.raises(errors.Conflict, match="port 40123 of the pod"):
+            await asyncio.to_thread(netns.listening, inside.pid, 40123)
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"from the node: " + await reader.readline())
+            writer.close()
+
+        async with await asyncio.start_server(answer, sock=made):
+            client = "import socket; s = socket.create_connection(('127.0.0.1', 40123), 5); s.sendall(b'hi\\n'); print(s.recv(99))"
+            asked = await asyncio.create_subprocess_exec(
+                *("nsenter", f"--net=/proc/{inside.pid}/ns/net", sys.executable, "-c", client),
+                stdout=asyncio.subprocess.PIPE,
+            )
+            out, _ = await asked.communicate()
+            assert out == b"b'from the node: hi\\n'\n"
+        with pytest.raises(OSError):
+            await asyncio.open_connection("127.0.0.1", 40123)
+    finally:
+        inside.kill()
+        await inside.wait()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="entering a network namespace needs root")
+@pytest.mark.parametrize("pinned", [True, False], ids=["the pool's key", "another key"])
+async def test_the_relay_goes_on_with_the_leases_certificate_to_the_pools_key_alone(
+    tmp_path: Path, pinned: bool
+) -> None:
+    authority = Authority()
+    key, certificate = authority.issued("front", hosts=("127.0.0.1",))
+    front_files = tmp_path / "front.pem"
+    front_files.write_bytes(certificate + key)
+    asked: list[object] = []
+
+    async def front(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(writer.get_extra_info("peercert"))
+        writer.write(b"computed: " + await reader.readline())
+        await writer.drain()
+        writer.close()
+
+    trust = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.pem)
+    trust.verify_mode = ssl.CERT_REQUIRED
+    trust.load_cert_chain(front_files)
+    public = x509.load_pem_x509_certificate(certificate).public_key()
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    spki = hashlib.sha256(public.public_bytes(serialization.Encoding.DER, form)).hexdigest()
+    folder = tmp_path / "claim" / "card"
+    folder.mkdir(parents=True)
+    lease_key, lease_certificate = authority.issued("lease", uris=("urn:elasticgpu:lease:l:1",))
+    (folder / "tls.pem").write_bytes(lease_certificate + lease_key)
+    (folder / "ca.crt").write_text(authority.pem)
+    inside = await asyncio.create_subprocess_exec(
+        *("unshare", "--net", "sh", "-c", "ip link set lo up && echo up && exec sleep 60"),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    async with await asyncio.start_server(front, "127.0.0.1", 0, ssl=trust) as server:
+        port = server.sockets[0].getsockname()[1]
+        link = relays.Link(
+            port=40124, host="127.0.0.1", front=port, spki=spki if pinned else "00" * 32, credential="tls.pem"
+        )
+        assert inside.stdout is not None
+        await inside.stdout.readline()
+        made = await asyncio.to_thread(netns.listening, inside.pid, 40124)
+
+        async def passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(errors.Invalid):
+                await relay.passed(folder, link, reader, writer)
+            writer.close()
+
+        async with await asyncio.start_server(passed, sock=made):
+            client = (
+                "import socket; s = socket.create_connection(('127.0.0.1', 40124), 5); s.sendall(b'6 x 7\\n'); "
+                "s.shutdown(1); print(s.recv(99))"
+            )
+            done = await asyncio.create_subprocess_exec(
+                *("nsenter", f"--net=/proc/{inside.pid}/ns/net", sys.executable, "-c", client),
+                stdout=asyncio.subprocess.PIPE,
+            )
+            out, _ = await done.communicate()
+        assert out == (b"b'computed: 6 x 7\\n'\n" if pinned else b"b''\n")
+    inside.kill()
+    await inside.wait()
+    assert len(asked) == 1
