@@ -29,6 +29,7 @@ generate: venv   ## protos and CRDs from their sources
 
 bench: venv      ## speed and memory against the Go reference
 	@$(VENV)/bin/python -m hack.bench --cluster
+	@$(VENV)/bin/python -m hack.measure.decisions
 
 install-tools:   ## Debian packages that the real cluster needs (root)
 	@$(PYTHON) -m hack.cluster requirements --install

@@ -85,6 +85,11 @@ class Bookings:
             self._devices[piece.key] = now
 
 
+def booked(piece: Piece) -> Booked:
+    """What the piece alone takes of its device."""
+    return Booked(whole=int(not piece.share), shares=int(piece.share), taken=piece.taken)
+
+
 def pieces(results: Iterable[JSON]) -> tuple[Piece, ...]:
     """The results of an allocation, of all drivers."""
     return tuple(

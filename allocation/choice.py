@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from allocation import (
-    bookings,
     cluster,
     devices,
     fragmentation,
@@ -34,6 +33,8 @@ from api import errors
 
 _TABLES = 128
 """Questions whose tables are kept."""
+_FULLER, _CARDS, _CPU = 0.05, 8, 128_000
+"""What an empty node of eight cards and 128 CPUs weighs against growth, in cards' worth: equal growths are many."""
 _NOTHING = pods.Room()
 Allowed = Callable[[nodes.Node], bool]
 Rank = tuple[float, ...]
@@ -68,8 +69,7 @@ class Chooser:
 
     def __init__(self, known: cluster.Cluster) -> None:
         self._known = known
-        self._plain = states.States(known, roomy=False)
-        self._roomy: states.States | None = None
+        self._states = states.States(known)
         self._tables: OrderedDict[object, _Table] = OrderedDict()
         self._revision = known.revision
         self._mix = fragmentation.Mix(Counter())
@@ -101,17 +101,7 @@ class Chooser:
             self._revision = known.revision
         if known.changed:
             changed, known.changed = known.changed, set()
-            self._plain.refresh(changed)
-            if self._roomy is not None:
-                self._roomy.refresh(changed)
-
-    def _states(self, policy: Policy) -> states.States:
-        if policy is not Policy.LEAST_FRAGMENTATION:
-            return self._plain
-        if self._roomy is None:
-            self._roomy = states.States(self._known, roomy=True)
-            self._roomy.refresh(self._known.nodes)
-        return self._roomy
+            self._states.refresh(changed)
 
     def _ranked(
         self, wishes: tuple[requests.Wish, ...], policy: Policy, room: pods.Room
@@ -134,8 +124,8 @@ class Chooser:
             yield from self._ranked(wishes, policy, room)
 
     def _table(self, wishes: tuple[requests.Wish, ...], policy: Policy, room: pods.Room) -> _Table:
-        known, roomy = self._states(policy), policy is Policy.LEAST_FRAGMENTATION
-        key = (wishes, policy, room if roomy else None)
+        known = self._states
+        key = (wishes, policy, room if policy is Policy.LEAST_FRAGMENTATION else None)
         table = self._tables.get(key)
         if table is None or table.epoch != known.epoch:
             table = self._tables[key] = _Table(epoch=known.epoch, single=_single(wishes))
@@ -189,7 +179,7 @@ class Chooser:
     ) -> tuple[Rank, int] | None:
         """How good the nodes of a state are, less is better, and where to begin; None where it does not fit."""
         node = self._known.nodes[next(iter(state.nodes))]
-        free = [1.0 - policies.use(known.examples[card], _booked(card)) for card in state.cards]
+        free = [1.0 - known.used[card] for card in state.cards]
         picks: Picks | None = None
         if table.single is None or state.alone:
             try:
@@ -198,14 +188,15 @@ class Chooser:
                 return None
             if picks is None:
                 return None
-        if policy is not Policy.LEAST_FRAGMENTATION:
-            return ((sum(free) if policy is Policy.BIN_PACK else -sum(free)),), -1
         left = self._known.free(node.name)
+        if policy is not Policy.LEAST_FRAGMENTATION:
+            sign = 1 if policy is Policy.BIN_PACK else -1
+            return (sign * sum(free), float(sign * left.cpu)), -1
         now = self._mix.waste(free, left)
         found: list[tuple[Rank, int]] = []
         for lead, after in self._afters(table, known, state, free, node, picks):
             growth = self._mix.waste(after, left.without(room)) - now
-            found.append(((-float(_score(growth)), sum(free), growth), lead))
+            found.append((_least(growth, free, left), lead))
         return min(found, default=None)
 
     def _afters(
@@ -284,10 +275,6 @@ def _single(wishes: tuple[requests.Wish, ...]) -> requests.Option | None:
     return option if option.mode == requests.EXACT and option.count <= search.MOST and not option.derived else None
 
 
-def _booked(card: states.Held) -> bookings.Booked:
-    return bookings.Booked(whole=card[1], shares=card[2], taken=card[3])
-
-
 def _after(listed: Sequence[devices.Device], before: Sequence[float], picks: Picks) -> list[float]:
     taken: dict[devices.Key, float] = {}
     for pick in (pick for of in picks for pick in of):
@@ -295,9 +282,9 @@ def _after(listed: Sequence[devices.Device], before: Sequence[float], picks: Pic
     return [max(0.0, free - taken.get(device.key, 0.0)) for device, free in zip(listed, before, strict=True)]
 
 
-def _score(growth: float) -> int:
-    """From 0 to 100, as the published results round it: what differs by less than a point is equal."""
-    return int(100 / (1 + math.exp(min(growth, 50.0))))
+def _least(growth: float, free: Sequence[float], left: pods.Room) -> Rank:
+    """Growth by and large, then the fullest node, in cards and CPU."""
+    return (growth + _FULLER * (sum(free) / _CARDS + left.cpu / _CPU),)
 
 
 def _own(attribute: str) -> bool:

@@ -6,7 +6,7 @@
 Indexes by node and by pool, so that one event costs what it changes. Not for several threads at once.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from allocation import bookings, devices, nodes, pods, pools, requests, search, selectors
@@ -102,6 +102,11 @@ class Cluster:
                 self.changed.add(node)
 
     # What can be had
+
+    def published(self) -> Iterator[devices.Device]:
+        """All that are published, of whatever generation."""
+        for one in self._slices.values():
+            yield from one.devices
 
     def free(self, node: str) -> pods.Room:
         return self._free.get(node, pods.Room())

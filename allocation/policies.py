@@ -8,7 +8,6 @@ A card's use is that of its most used capacity: one whose memory is gone is full
 
 import enum
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 
 from allocation import bookings, devices, requests, search
 
@@ -31,7 +30,7 @@ def use(device: devices.Device, booked: bookings.Booked) -> float:
     by_name = device.look.sizes.by_name
     counted = [name for name in _COUNTED if name in by_name] or list(by_name)
     return max(
-        (float(Fraction(booked.of(name)) / by_name[name].value) for name in counted if by_name[name].value), default=1.0
+        (float(booked.of(name)) / float(by_name[name].value) for name in counted if by_name[name].value), default=1.0
     )
 
 

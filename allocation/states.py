@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from allocation import amounts, bookings, cluster, devices, pods
+from allocation import amounts, bookings, cluster, devices, policies
 
 _FORGET = 100_000
 Held = tuple[int, int, int, tuple[tuple[str, amounts.Amount], ...]]
@@ -31,17 +31,16 @@ class State:
 
 
 class States:
-    """`roomy`: nodes with different room for pods are different."""
-
-    def __init__(self, known: cluster.Cluster, *, roomy: bool) -> None:
+    def __init__(self, known: cluster.Cluster) -> None:
         self._known = known
-        self._roomy = roomy
         self._by_key: dict[Any, State] = {}
         self._of: dict[str, tuple[Any, State]] = {}
         self._made: list[State] = []
         self._number = 0
         self.examples: dict[Held, devices.Device] = {}
         """A card for each way in which one is held."""
+        self.used: dict[Held, float] = {}
+        """How full such a card is, from 0 to 1."""
         self.epoch = 0
         """Another one: whoever counted in `since` has to begin anew."""
 
@@ -63,6 +62,7 @@ class States:
             self._made = [state for state in self._made if state.nodes]
             known = {card for state in self._made for card in state.cards}
             self.examples = {card: device for card, device in self.examples.items() if card in known}
+            self.used = {card: self.used[card] for card in self.examples}
             self.epoch += 1
 
     def _move(self, name: str, key: Any) -> None:
@@ -97,10 +97,12 @@ class States:
         cards = []
         for device in listed:
             card = held(device, known.booked)
-            self.examples[card] = device
+            if card not in self.examples:
+                self.examples[card] = device
+                self.used[card] = policies.use(device, known.booked.of(device.key))
             cards.append(card)
         cards.sort()
-        room: pods.Room | None = known.free(name) if self._roomy else None
+        room = known.free(name)
         only = name if known.alone(node) or any(not pool.usable for pool in usable) else ""
         return (tuple(cards), room, only)
 

@@ -34,6 +34,8 @@ _LOOK_AGAIN_S = 30.0
 _AVOID_S = 120.0
 """How long a node is left alone by a want whose allocation there was given back."""
 _TELL_AGAIN_S = 300.0
+_USUAL_S = 300.0
+"""How often it is looked at what is usually asked: tables of choices begin anew with it."""
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 30.0
 
@@ -96,6 +98,7 @@ class _Work:
         self._given: dict[str, tuple[str, str]] = {}
         """Claim uid -> (key of its want, node), of allocations that stand, to see when one is given back."""
         self._avoid: dict[str, dict[str, float]] = {}
+        self._usual_again = 0.0
         self._aside: dict[str, tuple[float, int]] = {}
         """Wants that failed: until when others go first, and how often."""
         self._told: dict[str, tuple[str, float]] = {}
@@ -156,6 +159,7 @@ class _Work:
         self._series.waiting(len(refused))
 
     def _look(self, now: snapshot.Snapshot) -> None:
+        moment = asyncio.get_running_loop().time()
         self._mirror.classes(now)
         self._mirror.take(
             slices=self._slices.objects,
@@ -165,7 +169,9 @@ class _Work:
             rules=self._rules(),
             at=self._clock(),
         )
-        moment = asyncio.get_running_loop().time()
+        if moment >= self._usual_again:
+            self._chooser.usual(self._mirror.usual())
+            self._usual_again = moment + _USUAL_S
         by_uid = {one.uid: one for one in self._mirror.claims.values()} if self._given else {}
         for uid, (key, node) in list(self._given.items()):
             claim = by_uid.get(uid)

@@ -10,11 +10,12 @@ has changed, and a look at the rest.
 
 import dataclasses
 import datetime
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from allocation import bookings, cluster, devices, nodes, pods, policies, requests
+from allocation import bookings, cluster, devices, fragmentation, nodes, pods, policies, requests
 from api import names, resource, v1alpha1
 from controller import snapshot
 from view import objects
@@ -215,6 +216,20 @@ class Mirror:
 
     def pod_named(self, key: str) -> pods.Pod | None:
         return self._pods.get(key)
+
+    def usual(self) -> fragmentation.Mix:
+        """What is asked of the cards that are given to the controller, by what claims hold of them now."""
+        known = {device.key: device for device in self.cluster.published()}
+        rooms = {f"{pod.namespace}/{name}": pod.room for pod in self._pods.values() for name in pod.claims}
+        asked: Counter[fragmentation.Kind] = Counter()
+        for key, claim in self.claims.items():
+            held = [piece for piece in claim.pieces if piece.key in known]
+            if held:
+                part = max(policies.use(known[one.key], bookings.booked(one)) for one in held)
+                room = rooms.get(key, pods.Room())
+                kind = fragmentation.Kind(part=round(part, 3), count=len(held), cpu=room.cpu, memory=room.memory)
+                asked[kind] += 1
+        return fragmentation.Mix(asked)
 
     def waiting(self) -> list[Want]:
         """All that could be allocated, in the order in which it should be."""
