@@ -265,7 +265,7 @@ class Agent:
         ended = asyncio.create_task(server.ended(), name="watch")
         try:
             while self.table.leases[found.id].state is lease.State.ATTACHED:
-                device = self.devices[found.device]
+                device = self.devices[found.device]  # it has a server, so the card was listed
                 reason = ended.result() if ended.done() else ""
                 if device.state in {devices.State.UNWELL, devices.State.REMOVED}:
                     reason = reason or device.reason
@@ -301,9 +301,14 @@ class Agent:
         await self._surely(lambda table, now: (leases.released(table, found.id, now), None))
 
     async def _left_on(self, id_: str) -> str:
-        """A card that is no longer there has nothing on it; it comes back as another start of its driver."""
+        """A card that is no longer there has nothing on it; it comes back as another start of its driver.
+
+        As long as the cards could not be listed, nothing is known of any.
+        """
         device = self.devices.get(id_)
-        if device is None or device.state is devices.State.REMOVED:
+        if device is None:
+            return self.missing
+        if device.state is devices.State.REMOVED:
             return ""
         return await self._source.unclean(device.uuid)
 

@@ -6,7 +6,7 @@ What must stay true: nothing that a caller writes about himself is believed; a r
 and whose lease is in the way only to its own cluster; a defect tells the caller nothing but that it was one.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 import grpc
@@ -14,7 +14,7 @@ import structlog
 
 from api import errors, lease
 from api.protos import pool_v1alpha1_pb2 as wire
-from pool import agent, credentials, front, identity, leases, messages, metrics
+from pool import agent, credentials, devices, front, identity, leases, messages, metrics
 
 NAME = "elasticgpu.pool.v1alpha1.Pool"
 Q = TypeVar("Q")
@@ -149,9 +149,7 @@ class Service:
 
     async def _list_devices(self, caller: lease.Caller, request: wire.ListDevicesRequest) -> wire.DeviceList:
         del caller
-        known = self._agent.devices
-        if self._agent.missing and not known:
-            raise errors.NotReady(self._agent.missing)
+        known = self._listed()
         page, following = messages.page(known, request.page_size, request.page_token)
         protocols = tuple(self._agent.offered)
         return wire.DeviceList(
@@ -159,6 +157,12 @@ class Service:
             devices=[messages.of_device(device, protocols) for device in page],
             next_page_token=following,
         )
+
+    def _listed(self) -> Mapping[str, devices.Device]:
+        """That a card is unknown means something only after they were listed."""
+        if self._agent.missing and not self._agent.devices:
+            raise errors.NotReady(self._agent.missing)
+        return self._agent.devices
 
     async def _watch_devices(self, caller: lease.Caller, request: wire.WatchRequest) -> AsyncIterator[wire.DeviceEvent]:
         del caller
@@ -176,6 +180,7 @@ class Service:
 
     async def _attach(self, caller: lease.Caller, request: wire.AttachRequest) -> wire.Lease:
         limits = self._agent.limits
+        self._listed()
         asked = messages.request(request, tuple(self._agent.offered), limits.ttl_ms, limits.longest_ttl_ms)
         made = await self._agent.change(
             lambda table, now: leases.attach(table, caller, asked, self._agent.withheld, now)

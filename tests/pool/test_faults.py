@@ -297,6 +297,29 @@ async def test_a_card_is_not_free_while_something_is_on_it(tmp_path: Path) -> No
         await state(api, made, RELEASED)
 
 
+async def test_without_its_driver_an_agent_takes_no_card_for_clean_and_none_for_unknown(tmp_path: Path) -> None:
+    cards = FakeCards(tmp_path / "nvml", count=1)
+    device = "gpu-" + cards.uuids[0].lower().removeprefix("gpu-")
+    hidden = cards.library.with_name("away")
+    async with Lender(tmp_path, EGPU_NVML_LIBRARY=str(cards.library), EGPU_CARDS_FILE="", EGPU_LOOK_S="1") as pool:
+        async with pool.controller() as api:
+            made = await lent(api, device=device)
+            cards.change(0, used=1024)
+            await api.Detach(detaching(made))
+        await pool.stop(signal.SIGKILL)
+        cards.library.rename(hidden)
+        await pool.start()
+        async with pool.controller() as api:
+            async for event in api.WatchLeases(wire.WatchRequest()):
+                if "the cards cannot be listed" in event.lease.reason:
+                    break
+            with status(grpc.StatusCode.UNAVAILABLE):
+                await api.Attach(an_attach("k2", device))
+            hidden.rename(cards.library)
+            cards.change(0, used=0)
+            await state(api, made, RELEASED)
+
+
 async def test_a_full_disk_refuses_changes_and_nothing_else(tmp_path: Path) -> None:
     async with Lender(tmp_path) as pool, pool.controller() as api:
         made = await lent(api)
