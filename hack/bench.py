@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from hack.cluster import build
-from hack.measure import apiserver, figures, kubelet, plugins, pods, rounds
+from hack.measure import admission, apiserver, figures, kubelet, plugins, pods, rounds
 from tests.fakes import cards
 
 RSS_MARKS = (200, 1000)
@@ -229,12 +229,14 @@ def main() -> None:
         bench = Bench(directory, arguments.bin or build.build(), lean=arguments.lean_reference)
         try:
             bench.run(quick=arguments.quick)
+            say("admission")
+            admitted = list(admission.measured(bench.api, directory, quick=arguments.quick))
         except RuntimeError:
             print("\n".join(f"{side.name}:\n{side.program.tail()}" for side in bench.sides), file=sys.stderr)
             raise
         finally:
             bench.close()
-    seen = list(measured(bench, quick=arguments.quick))
+    seen = [*measured(bench, quick=arguments.quick), *admitted]
     if arguments.cluster:
         say("pods with and without a claim on the real cluster")
         seen.extend(on_a_cluster(5 if arguments.quick else 20))

@@ -52,7 +52,7 @@ async def serve(api: apiserver.APIServer, given: settings.Settings, stop: asynci
 
     async with (
         web.probes(given.port, series.registry, unready) as port,
-        web.admission(given.webhook_port, keep.context, ways) as tls_port,
+        web.admission(given.webhook_port, keep.context, ways, stop.is_set) as tls_port,
         asyncio.TaskGroup() as group,
     ):
         _log.info(

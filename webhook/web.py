@@ -19,10 +19,15 @@ Answering = Callable[[bytes], Awaitable[bytes]]
 
 
 @contextlib.asynccontextmanager
-async def admission(port: int, context: ssl.SSLContext, ways: Mapping[str, Answering]) -> AsyncIterator[int]:
-    """Serves `ways` by path until left; gives the port. Invalid is answered 400, other errors 503."""
+async def admission(
+    port: int, context: ssl.SSLContext, ways: Mapping[str, Answering], leaving: Callable[[], bool]
+) -> AsyncIterator[int]:
+    """Serves `ways` by path until left; gives the port. Invalid is answered 400, other errors 503.
+
+    While `leaving` no connection outlives its answer, so that the API server opens its next one elsewhere.
+    """
     app = web.Application(client_max_size=_LARGEST)
-    app.add_routes([web.post(path, _handler(way)) for path, way in ways.items()])
+    app.add_routes([web.post(path, _handler(way, leaving)) for path, way in ways.items()])
     async with _listening(app, port, "EGPU_WEBHOOK_PORT", context) as bound:
         yield bound
 
@@ -52,10 +57,16 @@ async def probes(
         yield bound
 
 
-def _handler(way: Answering) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _handler(way: Answering, leaving: Callable[[], bool]) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(request: web.Request) -> web.Response:
+        response = await answered(await request.read())
+        if leaving():
+            response.force_close()
+        return response
+
+    async def answered(body: bytes) -> web.Response:
         try:
-            return web.Response(body=await way(await request.read()), content_type="application/json")
+            return web.Response(body=await way(body), content_type="application/json")
         except errors.Invalid as error:
             return web.Response(text=f"{error}\n", status=400)
         except errors.ElasticGPUError as error:  # the failure policy decides

@@ -153,3 +153,44 @@ def test_with_a_certificate_of_somebody_else_the_webhook_writes_nothing(render: 
     annotations = found["MutatingWebhookConfiguration", WEBHOOK]["metadata"]["annotations"]
     assert annotations == {"cert-manager.io/inject-ca-from": f"{NAMESPACE}/{WEBHOOK}"}
     assert found["Certificate", WEBHOOK]["spec"]["secretName"] == f"{WEBHOOK}-tls"
+
+
+def test_each_policy_is_bound_denies_and_fails_closed(render: Callable[..., list[Object]]) -> None:
+    remote = {"remote": {"enabled": True, "credentialsSecret": "pool"}}
+    found = render(remote)
+    policies = {one["metadata"]["name"]: one["spec"] for one in found if one["kind"] == "ValidatingAdmissionPolicy"}
+    bound = {
+        one["spec"]["policyName"]: one["spec"] for one in found if one["kind"] == "ValidatingAdmissionPolicyBinding"
+    }
+    assert (
+        set(policies)
+        == set(bound)
+        == {
+            "elastic-gpu-node-slices",
+            "elastic-gpu-controller-slices",
+            "elastic-gpu-remote-leases",
+            "elastic-gpu-taint-rules",
+        }
+    )
+    assert {spec["failurePolicy"] for spec in policies.values()} == {"Fail"}
+    assert all(spec["validationActions"] == ["Deny"] for spec in bound.values())
+    (condition,) = policies["elastic-gpu-controller-slices"]["matchConditions"]
+    assert condition["expression"].endswith(f'"system:serviceaccount:{NAMESPACE}:{CONTROLLER}"')  # NV#1317
+    (rule,) = policies["elastic-gpu-taint-rules"]["matchConstraints"]["resourceRules"]
+    assert (rule["resources"], rule["apiVersions"]) == (["devicetaintrules"], ["*"])
+
+
+def test_no_account_of_the_chart_may_write_taint_rules_or_read_secrets_of_others(
+    render: Callable[..., list[Object]],
+) -> None:
+    everything = {
+        "remote": {"enabled": True, "credentialsSecret": "pool"},
+        "webhook": {"enabled": True},
+        "hooks": {"leave": True},
+    }
+    for role in render(everything):
+        for rule in role.get("rules", ()) if role["kind"] in ("ClusterRole", "Role") else ():
+            verbs = set(rule["verbs"])
+            assert "devicetaintrules" not in rule["resources"] or verbs <= {"get", "list", "watch"}
+            assert "secrets" not in rule["resources"] or rule.get("resourceNames")
+            assert not verbs & {"*", "escalate", "bind", "impersonate", "deletecollection"}

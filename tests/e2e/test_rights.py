@@ -119,6 +119,48 @@ def test_the_status_of_a_claim_on_another_node_is_refused(stage: Stage, driver: 
         _write_status(stage, driver, {key: result[key] for key in ("driver", "pool", "device")})
 
 
+def a_taint_rule(key: str = "example.com/broken", effect: str = "NoExecute", **selector: str) -> Object:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": "test-rights"},
+        "spec": {"deviceSelector": selector, "taint": {"key": key, "effect": effect}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (a_taint_rule(), "this rule would end every pod that has a card"),
+        (a_taint_rule(driver="gpu.elasticgpu.io"), "name spec.deviceSelector.pool"),
+        (a_taint_rule("gpu.elasticgpu.io/xid", device="gpu-x"), "for what the driver itself finds out"),
+    ],
+    ids=["all devices", "all our cards", "a word of the driver's"],
+)
+def test_a_taint_rule_for_every_card_or_in_the_drivers_name_is_refused(stage: Stage, rule: Object, words: str) -> None:
+    with pytest.raises(KubectlError, match=words):
+        create(stage.kubectl, rule)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        a_taint_rule(driver="gpu.elasticgpu.io", pool="egpu/node1"),
+        a_taint_rule("gpu.elasticgpu.io/cordoned", device="gpu-x"),
+        a_taint_rule(effect="NoSchedule", driver="gpu.elasticgpu.io"),
+        a_taint_rule(driver="gpu.example.com"),
+    ],
+    ids=["a node's cards", "a cordon", "no new pods", "another driver"],
+)
+def test_other_taint_rules_are_taken(stage: Stage, rule: Object) -> None:
+    create(stage.kubectl, rule)
+
+
+def test_the_driver_writes_no_taint_rule(driver: Kubectl) -> None:
+    with pytest.raises(KubectlError, match='cannot create resource "devicetaintrules"'):
+        create(driver, a_taint_rule(device="gpu-x"))
+
+
 @pytest.mark.parametrize("what", ["secrets", "pods", "configmaps", "resourceclaims"])
 def test_nothing_else_can_be_listed(driver: Kubectl, what: str) -> None:
     with pytest.raises(KubectlError, match=f'cannot list resource "{what}"'):

@@ -1,6 +1,7 @@
 """Old requests on a real cluster: each runs as its hand-written equal does, and an outage of admission touches nobody else."""
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -249,6 +250,26 @@ def test_an_outage_touches_old_requests_alone(old: Stage) -> None:  # HAMi#83, s
         old.kubectl("-n", release.NAMESPACE, "rollout", "status", f"deployment/{WEBHOOK}", "--timeout=120s")
     until("old requests are translated again", lambda: _asked(old), 60)
     old.start(a_plain_pod("old", {"nvidia.com/gpu": "1"}))
+
+
+def test_a_rolling_update_of_the_webhook_fails_no_pod(old: Stage) -> None:
+    """One leaves when the other is ready, and answers on until the API server knows."""
+    name = f"deployment/{WEBHOOK}"
+    old.kubectl("-n", release.NAMESPACE, "rollout", "restart", name)
+    asked = 0
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        assert _asked(old), f"pod {asked} was refused"
+        asked += 1
+        found = old.kubectl.objects("deployment", WEBHOOK, "-n", release.NAMESPACE)[0]
+        status = found["status"]
+        if status.get("observedGeneration") == found["metadata"]["generation"] and (
+            status.get("updatedReplicas") == status.get("replicas") == status.get("availableReplicas") == 2
+        ):
+            break
+    else:
+        raise AssertionError("the update did not end")
+    assert asked > 5
 
 
 def test_a_lost_certificate_is_made_anew_and_trusted(old: Stage) -> None:  # HAMi#1572

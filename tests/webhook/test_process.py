@@ -54,8 +54,10 @@ def bundles(server: FakeAPIServer) -> set[str]:
 
 
 @contextlib.asynccontextmanager
-async def running(server: FakeAPIServer, folder: Path, **environment: str) -> AsyncIterator[tuple[int, int]]:
-    """The program; gives its two ports. Ended by SIGTERM, as the kubelet does."""
+async def running(
+    server: FakeAPIServer, folder: Path, **environment: str
+) -> AsyncIterator[tuple[int, int, asyncio.subprocess.Process]]:
+    """The program; gives its two ports and the process. Ended by SIGTERM, as the kubelet does."""
     process = await asyncio.create_subprocess_exec(
         *(
             "env",
@@ -72,11 +74,14 @@ async def running(server: FakeAPIServer, folder: Path, **environment: str) -> As
     assert process.stderr
     try:
         started = json.loads(await process.stderr.readline())
-        yield started["webhook_port"], started["port"]
+        yield started["webhook_port"], started["port"], process
     finally:
         process.send_signal(signal.SIGTERM)
-        await process.stderr.readline()  # it has said that it stops, and would answer on for a while
-        process.send_signal(signal.SIGTERM)
+        line = b"-"
+        while line and b'"stopping"' not in line and b'"stopped"' not in line:
+            line = await process.stderr.readline()
+        if b'"stopping"' in line:  # else a test has told it before
+            process.send_signal(signal.SIGTERM)  # it would answer on for a while
         _, err = await process.communicate()
     assert process.returncode == 0, err.decode()
     assert b"Traceback" not in err
@@ -103,7 +108,7 @@ async def ask(port: int, path: str, body: bytes, trusted: str) -> tuple[int, Any
 
 
 async def answered(server: FakeAPIServer, folder: Path, path: str, *bodies: bytes, **environment: str) -> list[JSON]:
-    async with running(server, folder, **environment) as (tls_port, port):
+    async with running(server, folder, **environment) as (tls_port, port, _):
         await ready(port)
         await server.until(lambda: "" not in bundles(server), within_s=20)
         (trusted,) = bundles(server)
@@ -155,7 +160,7 @@ async def test_the_admins_settings_and_the_namespaces_type_count(server: FakeAPI
     "body", [b"", b"{}", b'{"apiVersion":"admission.k8s.io/v1beta1","request":{"uid":"u","kind":{"kind":"Pod"}}}']
 )
 async def test_what_is_no_review_is_answered_400(server: FakeAPIServer, tmp_path: Path, body: bytes) -> None:
-    async with running(server, tmp_path) as (tls_port, port):
+    async with running(server, tmp_path) as (tls_port, port, _):
         await ready(port)
         await server.until(lambda: "" not in bundles(server), within_s=20)
         (trusted,) = bundles(server)
@@ -164,8 +169,28 @@ async def test_what_is_no_review_is_answered_400(server: FakeAPIServer, tmp_path
     assert "AdmissionReview" in words
 
 
+async def test_who_leaves_says_so_and_answers_on(server: FakeAPIServer, tmp_path: Path) -> None:
+    async with running(server, tmp_path) as (tls_port, port, process):
+        await ready(port)
+        await server.until(lambda: "" not in bundles(server), within_s=20)
+        (trusted,) = bundles(server)
+        context = ssl.create_default_context(cadata=trusted)
+        url = f"https://127.0.0.1:{tls_port}/validate"
+        async with aiohttp.ClientSession() as session:
+            async with session.post(url, data=a_review(a_claim()), ssl=context, server_hostname=HOST) as answer:
+                assert "Connection" not in answer.headers
+            process.send_signal(signal.SIGTERM)
+            assert process.stderr
+            while b"stopping" not in await process.stderr.readline():
+                pass
+            async with session.post(url, data=a_review(a_claim()), ssl=context, server_hostname=HOST) as answer:
+                assert (answer.status, answer.headers["Connection"]) == (200, "close")
+            async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                assert (answer.status, await answer.text()) == (503, "stopping\n")
+
+
 async def test_two_replicas_serve_one_certificate(server: FakeAPIServer, tmp_path: Path) -> None:
-    async with running(server, tmp_path) as (first, probe_a), running(server, tmp_path) as (second, probe_b):
+    async with running(server, tmp_path) as (first, probe_a, _), running(server, tmp_path) as (second, probe_b, _):
         await asyncio.gather(ready(probe_a), ready(probe_b))
         await server.until(lambda: "" not in bundles(server), within_s=20)
         (trusted,) = bundles(server)
@@ -179,7 +204,7 @@ async def test_a_certificate_of_somebody_else_is_served_and_nothing_written(
     pair = certificates.issue((HOST,), datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1))
     texts = {"tls.crt": pair.certificate, "tls.key": pair.key}
     server.put(SECRET, {"data": {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}})
-    async with running(server, tmp_path, EGPU_CERTIFICATES="external") as (tls_port, port):
+    async with running(server, tmp_path, EGPU_CERTIFICATES="external") as (tls_port, port, _):
         await ready(port)
         assert (await ask(tls_port, "/validate", a_review(a_claim()), pair.authority))[0] == 200
     assert server.count("PATCH") == 0
@@ -239,7 +264,7 @@ async def test_a_certificate_that_grows_old_is_renewed_without_a_moment_of_distr
 async def test_a_secret_that_was_broken_is_written_anew(
     server: FakeAPIServer, tmp_path: Path, broken: dict[str, str | None]
 ) -> None:
-    async with running(server, tmp_path) as (_, port):
+    async with running(server, tmp_path) as (_, port, _):
         await ready(port)
         before = data(server)
         held = server.get(SECRET) or {}

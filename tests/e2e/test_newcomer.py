@@ -1,0 +1,85 @@
+"""The README's five commands, as they are written, from an empty cluster to a share. Helm is the library that the other tests
+use, behind a program of its name; the placeholder for a registry is filled in, and where this cluster has its driver."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hack import release
+from hack.cluster import Cluster, cards
+from hack.kubectl import Kubectl
+from tests.e2e.stage import until
+
+pytestmark = pytest.mark.e2e
+ROOT = Path(__file__).resolve().parents[2]
+HELM = """\
+import os, sys, helm_python
+verb, name, chart, *rest = sys.argv[1:]
+assert verb == "install"
+options = dict(zip(rest[::2], rest[1::2], strict=True))
+values = {}
+for text in (options["--set"], *os.environ["MORE"].split(",")):
+    path, _, value = text.partition("=")
+    *way, last = path.split(".")
+    place = values
+    for step in way:
+        place = place.setdefault(step, {})
+    place[last] = value
+with helm_python.Config(kubeconfig_path=os.environ["KUBECONFIG"], namespace=options["-n"]) as helm:
+    helm.install(chart, name, values)
+"""
+
+
+def commands() -> list[str]:
+    (block,) = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return [line for line in block.splitlines() if line]
+
+
+@pytest.fixture
+def empty() -> Iterator[Cluster]:
+    up = Cluster.up(f"new-{os.getpid()}", nodes=1, cards=(2,))
+    try:
+        yield up
+    finally:
+        up.down()
+
+
+def test_five_commands_lead_from_an_empty_cluster_to_a_share(empty: Cluster, tmp_path: Path) -> None:
+    reference, archive = release.image()
+    empty.load_image(archive)
+    repository, _, tag = reference.rpartition(":")
+    (tmp_path / "helm.py").write_text(HELM)
+    for name, line in (
+        ("helm", f'exec {sys.executable} {tmp_path}/helm.py "$@"'),
+        ("kubectl-egpu", f'exec {sys.executable} -m cli "$@"'),
+    ):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {
+        "PATH": f"{tmp_path}:{empty.bin}:/usr/bin:/bin",
+        "KUBECONFIG": str(empty.kubeconfig),
+        "HOME": str(tmp_path),
+        "PYTHONPATH": str(ROOT),
+        "MORE": f"image.tag={tag},driverRoot={cards.DRIVER_ROOT}",
+    }
+    found = commands()
+    assert len(found) == 5
+
+    def run(line: str) -> str:
+        text = line.replace("<your registry>/elastic-gpu", repository)
+        done = subprocess.run(
+            ["sh", "-ec", text], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    for line in found[:4]:
+        run(line)
+    kubectl = Kubectl(program=str(empty.bin / "kubectl"), kubeconfig=empty.kubeconfig)
+    kubectl("wait", "--for=condition=Ready", "pod/share-a", "pod/share-b", "--timeout=60s")
+    until("both pods are shown on one card", lambda: "share-a" in (shown := run(found[4])) and "share-b" in shown, 20)
