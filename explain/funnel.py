@@ -6,10 +6,10 @@ Cards that look alike are judged by the class and the selectors once.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from allocation import amounts, devices, nodes, pools, requests, rules
+from allocation import amounts, bookings, devices, nodes, pools, requests, rules
 from api import errors
 from explain import reasons, world
 from explain.reasons import Example, Group, Reason
@@ -45,19 +45,37 @@ class Funnel:
 
 @dataclass(slots=True)
 class _Heap:
-    """The cards of one group so far."""
+    """The cards of one group so far, and those that came closest."""
 
     count: int = 0
     best: list[Example] = field(default_factory=list)
 
-    def add(self, example: Example) -> None:
-        self.count += 1
-        if len(self.best) < _EXAMPLES:
-            self.best.append(example)
-            self.best.sort(key=lambda one: one.lacks)
-        elif example.lacks < self.best[-1].lacks:
-            self.best[-1] = example
-            self.best.sort(key=lambda one: one.lacks)
+    def keep(self, out: "_Out", key: devices.Key, node: str) -> None:
+        _, pool, card = key
+        lacking = {"lacks": out.lacks, "free": out.free, "need": out.need}
+        example = Example(card=card, pool=pool, node=node, detail=out.detail, **lacking)
+        self.best = sorted([*self.best, example], key=lambda one: one.lacks)[:_EXAMPLES]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Out:
+    """Ruled out: why, with whom it is told, and the amounts where some are lacking."""
+
+    reason: Reason
+    heap: _Heap
+    detail: str = ""
+    lacks: amounts.Amount = 0
+    free: amounts.Amount = 0
+    need: amounts.Amount = 0
+
+    @property
+    def first(self) -> bool:
+        """It is told of a card even where the pod may not be on its node."""
+        return self.reason in (Reason.CLASS, Reason.SELECTOR, Reason.UNJUDGED)
+
+
+_NEW = object()
+_Needs = tuple[tuple[str, amounts.Amount, amounts.Amount], ...]
 
 
 def examine(option: requests.Option, now: world.World, excluded: Callable[[nodes.Node], str]) -> Funnel:
@@ -68,103 +86,117 @@ def examine(option: requests.Option, now: world.World, excluded: Callable[[nodes
 class _Examination:
     def __init__(self, option: requests.Option, now: world.World, excluded: Callable[[nodes.Node], str]) -> None:
         self._option, self._now, self._excluded = option, now, excluded
-        self._class = now.cluster.classes.get(option.class_name)
-        self._looks: dict[devices.Look, tuple[Reason | None, str]] = {}
-        self._left: dict[pools.ID, bool] = {}
+        class_ = now.cluster.classes.get(option.class_name)
+        self._class_texts = class_.selectors if class_ else ()
+        self._each = any(
+            any(name in (text or "") for name in devices.OWN) for text in (*self._class_texts, *option.selectors)
+        )
+        self._looks: dict[devices.Look, _Out | _Needs] = {}
+        self._held: dict[tuple[devices.Look, bool, tuple[tuple[str, amounts.Amount], ...]], _Out | None] = {}
         self._groups: dict[tuple[Reason, str], _Heap] = defaultdict(_Heap)
         self._candidates: dict[str, int] = defaultdict(int)
         self._fatal = ""
 
     def run(self) -> Funnel:
-        seen: set[devices.Key] = set()
-        total = 0
-        for node in self._nodes():
+        """One pass over all cards: what is asked of each is kept to a few steps."""
+        shared: set[devices.Key] = set()
+        total, known, booked = 0, self._now.cluster.nodes, self._now.cluster.booked
+        for name in sorted(known):
+            node, would_do = known[name], 0
             why = self._excluded(node)
-            for pool in self._now.cluster.pools_of(node):
-                if not pool.usable:
-                    self._pool(pool)
+            apart = self._out(Reason.NODE, why, why) if why else None
+            for pool in self._pools(node):
                 for device in pool.here:
-                    if device.slice_place.node or device.key not in seen:
-                        total += 1
-                    elif device.key in seen:
+                    if not device.slice_place.node:
+                        if device.key in shared:
+                            continue
+                        shared.add(device.key)
+                    total += 1
+                    found = self._looks.get(device.look) or self._looked(device)
+                    if type(found) is _Out:
+                        out: _Out | None = apart if apart is not None and not found.first else found
+                    else:
+                        out = apart or self._short(device, found, booked.of(device.key), pool)  # type: ignore[arg-type]
+                    if out is None:
+                        would_do += 1
                         continue
-                    seen.add(device.key)
-                    self._device(device, node, why, pool)
+                    heap = out.heap
+                    heap.count += 1
+                    if len(heap.best) < _EXAMPLES or out.lacks < heap.best[-1].lacks:
+                        heap.keep(out, device.key, name)
+            if would_do:
+                self._candidates[name] = would_do
         return self._told(total)
 
-    def _nodes(self) -> Iterator[nodes.Node]:
-        known = self._now.cluster.nodes
-        return (known[name] for name in sorted(known))
+    def _out(self, reason: Reason, key: str = "", detail: str = "", **lacking: amounts.Amount) -> _Out:
+        return _Out(reason=reason, detail=detail, heap=self._groups[reason, key], **lacking)
+
+    def _pools(self, node: nodes.Node) -> Sequence[pools.Pool]:
+        found = self._now.cluster.pools_of(node)
+        for pool in found:
+            if pool.incomplete or pool.broken:
+                self._pool(pool)
+        return found
 
     def _pool(self, pool: pools.Pool) -> None:
-        heap = self._groups[Reason.POOL, ""]
-        heap.add(Example(card="", pool=pool.id[1], node="", detail=pool.incomplete or pool.broken))
+        out = self._out(Reason.POOL, "", pool.incomplete or pool.broken)
+        out.heap.count += 1
+        if len(out.heap.best) < _EXAMPLES:
+            out.heap.keep(out, (pool.id[0], pool.id[1], ""), "")
 
-    def _device(self, device: devices.Device, node: nodes.Node, why: str, pool: pools.Pool) -> None:
-        reason, detail = self._look(device)
-        if reason is None and why:
-            reason, detail = Reason.NODE, why
-        if reason is None and not rules.tolerated(device.look.taints, self._option.tolerations):
-            reason, detail = Reason.TAINT, ", ".join(sorted(taint.key for taint in device.look.taints))
-        if reason is not None:
-            key = "" if reason in (Reason.CLASS, Reason.SELECTOR) else detail
-            self._groups[reason, key].add(reasons.example(device, node.name, detail))
-            return
-        if found := self._short(device, node, pool):
-            self._groups[found[0], found[1]].add(found[2])
-            return
-        self._candidates[node.name] += 1
+    def _looked(self, device: devices.Device) -> _Out | _Needs:
+        found = self._judged(device)
+        if not self._each and not (isinstance(found, _Out) and found.reason is Reason.UNJUDGED):
+            self._looks[device.look] = found
+        return found
 
-    def _look(self, device: devices.Device) -> tuple[Reason | None, str]:
-        """What class and selectors say; once a kind of card where they cannot tell cards of a kind apart."""
-        known = self._looks.get(device.look)
-        if known is None:
-            known = self._judged(device)
-            if known[0] is not Reason.UNJUDGED and not self._personal():
-                self._looks[device.look] = known
-        return known
-
-    def _personal(self) -> bool:
-        texts = (*(self._class.selectors if self._class else ()), *self._option.selectors)
-        return any(any(name in (text or "") for name in devices.OWN) for text in texts)
-
-    def _judged(self, device: devices.Device) -> tuple[Reason | None, str]:
-        assert self._class is not None
-        judge = self._now.cluster.judge
-        for reason, texts in ((Reason.CLASS, self._class.selectors), (Reason.SELECTOR, self._option.selectors)):
+    def _judged(self, device: devices.Device) -> _Out | _Needs:
+        """What can be said of a kind of card, whoever holds it: the reason, or how much of what it takes."""
+        for reason, texts in ((Reason.CLASS, self._class_texts), (Reason.SELECTOR, self._option.selectors)):
             for text in texts:
                 try:
-                    if not judge.match(text, device):
-                        return reason, ""
+                    if not self._now.cluster.judge.match(text, device):
+                        return self._out(reason)
                 except errors.Invalid as error:
                     self._fatal = self._fatal or str(error)
-                    return Reason.UNJUDGED, str(error)
-        return None, ""
-
-    def _short(self, device: devices.Device, node: nodes.Node, pool: pools.Pool) -> tuple[Reason, str, Example] | None:
-        """Why it has not got what is asked, and how much is lacking."""
+                    return self._out(Reason.UNJUDGED, "", str(error))
+        if not rules.tolerated(device.look.taints, self._option.tolerations):
+            keys = ", ".join(sorted(taint.key for taint in device.look.taints))
+            return self._out(Reason.TAINT, keys, keys)
         needs = device.look.sizes.needs(self._option.asked)
         if needs is None:
             detail = self._no_share(device)
-            return Reason.SHAPE, detail, reasons.example(device, node.name, detail)
+            return self._out(Reason.SHAPE, detail, detail)
         for name, need, size in needs:
             if need > size:
-                return Reason.SIZE, name, _lacking(device, node, size, need)
-        booked = self._now.cluster.booked.of(device.key)
-        if self._option.admin:
-            booked = booked if booked.shares else type(booked)()
-        elif booked.whole:
-            return Reason.HELD, "", reasons.example(device, node.name)
-        worst: tuple[float, str, Example] | None = None
+                return self._out(Reason.SIZE, name, lacks=need - size, free=size, need=need)
+        return needs
+
+    def _short(self, device: devices.Device, needs: _Needs, booked: bookings.Booked, pool: pools.Pool) -> _Out | None:
+        """Why others leave too little of it."""
+        whole = booked.whole > 0 and not self._option.admin
+        if whole or booked.taken:
+            state = (device.look, whole, booked.taken)
+            out = self._held.get(state, _NEW)
+            if out is _NEW:
+                out = self._held[state] = self._out(Reason.HELD) if whole else self._left_over(needs, booked)
+            if out is not None:
+                return out  # type: ignore[return-value]  # what is new was looked at
+        if device.counters and not booked.shares and not self._counted(device, pool):
+            return self._out(Reason.COUNTERS)
+        return None
+
+    def _left_over(self, needs: _Needs, booked: bookings.Booked) -> _Out | None:
+        """The capacity of which the largest part of what is asked is missing."""
+        worst, part = None, 0.0
         for name, need, size in needs:
             free = size - booked.of(name)
-            if need > free and (worst is None or (need - free) / need > worst[0]):
-                worst = (float((need - free) / need), name, _lacking(device, node, free, need))
-        if worst is not None:
-            return Reason.CAPACITY, worst[1], worst[2]
-        if device.counters and not booked.shares and not self._counted(device, pool):
-            return Reason.COUNTERS, "", reasons.example(device, node.name)
-        return None
+            if need > free and (lacking := float((need - free) / need)) > part:
+                worst, part = (name, need, free), lacking
+        if worst is None:
+            return None
+        name, need, free = worst
+        return self._out(Reason.CAPACITY, name, lacks=need - free, free=free, need=need)
 
     def _counted(self, device: devices.Device, pool: pools.Pool) -> bool:
         left = rules.counters_left(pool, self._now.cluster.booked)
@@ -179,7 +211,8 @@ class _Examination:
         return "its policy has no share of " + ", ".join(asked)
 
     def _told(self, total: int) -> Funnel:
-        groups = tuple(self._group(*key, heap) for key, heap in sorted(self._groups.items(), key=_closeness))
+        told = [item for item in self._groups.items() if item[1].count]
+        groups = tuple(self._group(*key, heap) for key, heap in sorted(told, key=_closeness))
         left, steps = total, []
         for reason in Reason:
             out = sum(group.cards for group in groups if group.reason is reason and reason is not Reason.POOL)
@@ -228,8 +261,3 @@ def _closeness(item: tuple[tuple[Reason, str], _Heap]) -> tuple[int, amounts.Amo
     """The latest step first, and of one step the smallest lack."""
     (reason, key), heap = item
     return -_RANK[reason], heap.best[0].lacks, key
-
-
-def _lacking(device: devices.Device, node: nodes.Node, free: amounts.Amount, need: amounts.Amount) -> Example:
-    _, pool, card = device.key
-    return Example(card=card, pool=pool, node=node.name, lacks=need - free, free=free, need=need)

@@ -64,10 +64,11 @@ def first(
 
 def _promising(funnels: Sequence[Sequence[Sequence[funnel.Funnel]]], now: world.World) -> Iterator[nodes.Node]:
     """Nodes that have enough cards for each request, one by one; the others need no search."""
-    for name in sorted(now.cluster.nodes):
-        if all(any(_enough(option, name) for option in request) for claim in funnels for request in claim):
-            yield now.cluster.nodes[name]
-
-
-def _enough(option: funnel.Funnel, node: str) -> bool:
-    return option.every or option.candidates.get(node, 0) >= option.count
+    names: set[str] | None = None
+    for request in (request for claim in funnels for request in claim):
+        if any(option.every for option in request):
+            continue
+        enough = {name for option in request for name, cards in option.candidates.items() if cards >= option.count}
+        names = enough if names is None else names & enough
+    for name in sorted(now.cluster.nodes if names is None else names):
+        yield now.cluster.nodes[name]

@@ -6,8 +6,12 @@ its report ends with every DRA object, the events and the logs of the driver.
 TEST_CLUSTER=<name of a running instance of hack/cluster> uses that one and leaves it: for working on these tests.
 """
 
+import json
 import os
-from collections.abc import Generator, Iterator
+import sys
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +20,7 @@ from hack.cluster import Cluster, cards, cgroups, paths
 from hack.kubectl import Kubectl, KubectlError
 from tests.e2e.stage import Stage
 
+ROOT = Path(__file__).resolve().parents[2]
 _LIMIT_S = 900
 """The first test of a session also brings the cluster up and builds the image."""
 
@@ -61,6 +66,23 @@ def stage(installed: None, admin: Kubectl, cluster: Cluster, request: pytest.Fix
     made = Stage.open(admin, cluster, request.node.name)
     yield made
     made.close()
+
+
+@pytest.fixture
+def egpu(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """`kubectl egpu ... -o json` as the admin, found by kubectl as a plugin; the answer whatever the exit code."""
+    plugin = tmp_path / "kubectl-egpu"
+    plugin.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m cli "$@"\n')
+    plugin.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{Path(stage.kubectl.program).parent}:/usr/bin:/bin")
+
+    def ask(*words: str) -> Any:
+        try:
+            return json.loads(stage.kubectl("egpu", *words, "-o", "json"))
+        except KubectlError as no:  # an exit code other than 0 is an answer, too
+            return json.loads(str(no)[str(no).index("{") :])
+
+    return ask
 
 
 @pytest.hookimpl(wrapper=True)

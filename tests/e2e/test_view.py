@@ -1,7 +1,6 @@
 """Who holds which card, what is left and what is wrong: by kubectl egpu and by ElasticGPU objects, on the real cluster."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,16 +15,6 @@ from tests.e2e.stage import Stage, until
 pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).resolve().parents[2]
 Egpu = Callable[..., Any]
-
-
-@pytest.fixture
-def egpu(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Egpu:
-    """`kubectl egpu ... -o json` as the admin, found by kubectl as a plugin."""
-    plugin = tmp_path / "kubectl-egpu"
-    plugin.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m cli "$@"\n')
-    plugin.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{Path(stage.kubectl.program).parent}:/usr/bin:/bin")
-    return lambda *words: json.loads(stage.kubectl("egpu", *words, "-o", "json"))
 
 
 def card_of(stage: Stage, pod: str) -> str:
@@ -62,7 +51,9 @@ def test_a_pending_pod_is_told_why(stage: Stage, egpu: Egpu) -> None:
     stage.create(a_template(requests=[a_request(count=5)]), a_pod(template="template"))
     stage.pending_because("pod", ".")
     (pod,) = egpu("pods", "-n", stage.namespace)["items"]
-    assert "waits for a card of class training.elasticgpu.io; of 4 cards " in pod["waiting"]
+    assert (
+        pod["waiting"] == "does not fit: request card wants 5 cards on one node; node1 has most, with 4 that would do"
+    )
     assert "nodes are available" in pod["evidence"]
     assert f"pod {stage.namespace}/pod" in [one["about"] for one in egpu("status")["problems"]]
 
@@ -82,8 +73,10 @@ def test_a_missing_template_and_a_missing_class_are_told(stage: Stage, egpu: Egp
         return {pod["name"]: pod["waiting"] for pod in egpu("pods", "-n", stage.namespace)["items"]}
 
     assert waiting() == {
-        "first": "no claim was made from template gone yet; does it exist?",
-        "second": "claim odd asks for class gone.example.com, which does not exist",
+        "first": f"cannot get its cards: ResourceClaimTemplate {stage.namespace}/gone: it does not exist; the pod starts "
+        "when somebody makes it",
+        "second": "cannot get its cards: DeviceClass gone.example.com: it does not exist; kubectl egpu classes lists "
+        "those that do",
     }
 
 
