@@ -83,7 +83,7 @@ def funnels_of(
 def _searched(pod: JSON | None, of: chain.Chain, now: world.World, waiting: Waiting) -> Explanation:
     funnels = funnels_of(of.wishes, pod, of, now)
     flat = tuple(option for claim in funnels for request in claim for option in request)
-    found = places.first(of.wishes, funnels, now, places.excluded(pod, of, now))
+    found = places.first(of.wishes, places.promising(funnels, now), now, places.excluded(pod, of, now))
     if found.node:
         cards = tuple(pick.device.key[2] for picks in found.picks for pick in picks)
         verdict, sentence = _fits(of, found.node, now, waiting)

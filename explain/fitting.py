@@ -94,12 +94,13 @@ def _landed(pod: JSON | None, of: chain.Chain, now: world.World, limit: int, boo
     """Node after node is filled; what a full one refuses it refuses the next copy too."""
     landings: list[Landing] = []
     funnels, why = explanation.funnels_of(of.wishes, pod, of, now), places.excluded(pod, of, now)
-    node = ""
+    among = places.promising(funnels, now)
     while len(landings) < limit:
-        found = places.first(of.wishes, funnels, now, why, after=node)
+        found = places.first(of.wishes, among, now, why)
         if not found.node:
             break
         node = found.node
+        among = among[among.index(node) :]
         uid = f"copy {len(landings)} of {of.subject}"
         booked.append(uid)
         now.cluster.booked.put(

@@ -92,41 +92,61 @@ class _Examination:
             any(name in (text or "") for name in devices.OWN) for text in (*self._class_texts, *option.selectors)
         )
         self._looks: dict[devices.Look, _Out | _Needs] = {}
-        self._held: dict[tuple[devices.Look, bool, tuple[tuple[str, amounts.Amount], ...]], _Out | None] = {}
+        self._held: dict[devices.Look, dict[tuple[tuple[str, amounts.Amount], ...] | None, _Out | None]]
+        self._held = defaultdict(dict)
+        """What follows where so much of a kind of card is taken; under None, where somebody has it for himself."""
         self._groups: dict[tuple[Reason, str], _Heap] = defaultdict(_Heap)
         self._candidates: dict[str, int] = defaultdict(int)
+        self._shared: set[devices.Key] = set()
         self._fatal = ""
 
     def run(self) -> Funnel:
         """One pass over all cards: what is asked of each is kept to a few steps."""
-        shared: set[devices.Key] = set()
-        total, known, booked = 0, self._now.cluster.nodes, self._now.cluster.booked
+        total, known = 0, self._now.cluster.nodes
         for name in sorted(known):
-            node, would_do = known[name], 0
+            node = known[name]
             why = self._excluded(node)
             apart = self._out(Reason.NODE, why, why) if why else None
+            would_do = 0
             for pool in self._pools(node):
-                for device in pool.here:
-                    if not device.slice_place.node:
-                        if device.key in shared:
-                            continue
-                        shared.add(device.key)
-                    total += 1
-                    found = self._looks.get(device.look) or self._looked(device)
-                    if type(found) is _Out:
-                        out: _Out | None = apart if apart is not None and not found.first else found
-                    else:
-                        out = apart or self._short(device, found, booked.of(device.key), pool)  # type: ignore[arg-type]
-                    if out is None:
-                        would_do += 1
-                        continue
-                    heap = out.heap
-                    heap.count += 1
-                    if len(heap.best) < _EXAMPLES or out.lacks < heap.best[-1].lacks:
-                        heap.keep(out, device.key, name)
+                here = self._here(pool)
+                total += len(here)
+                would_do += self._pass(here, name, apart, pool)
             if would_do:
                 self._candidates[name] = would_do
         return self._told(total)
+
+    def _pass(self, here: Sequence[devices.Device], node: str, apart: _Out | None, pool: pools.Pool) -> int:
+        """How many of them would do."""
+        booked, look, found, would_do = self._now.cluster.booked.of, None, None, 0
+        for device in here:
+            if device.look is not look or self._each:
+                look = device.look
+                found = self._looks.get(look) or self._looked(device)
+            if type(found) is _Out:
+                out: _Out | None = apart if apart is not None and not found.first else found
+            else:
+                held = booked(device.key)
+                if apart is None and held is bookings.NOTHING and not device.counters:
+                    would_do += 1
+                    continue
+                out = apart or self._short(device, found, held, pool)  # type: ignore[arg-type]
+            if out is None:
+                would_do += 1
+                continue
+            heap = out.heap
+            heap.count += 1
+            if len(heap.best) < _EXAMPLES or out.lacks < heap.best[-1].lacks:
+                heap.keep(out, device.key, node)
+        return would_do
+
+    def _here(self, pool: pools.Pool) -> Sequence[devices.Device]:
+        """Each card once, though it may be reached from several nodes."""
+        if not self._now.far:
+            return pool.here
+        new = [one for one in pool.here if one.slice_place.node or one.key not in self._shared]
+        self._shared.update(one.key for one in new)
+        return new
 
     def _out(self, reason: Reason, key: str = "", detail: str = "", **lacking: amounts.Amount) -> _Out:
         return _Out(reason=reason, detail=detail, heap=self._groups[reason, key], **lacking)
@@ -176,10 +196,10 @@ class _Examination:
         """Why others leave too little of it."""
         whole = booked.whole > 0 and not self._option.admin
         if whole or booked.taken:
-            state = (device.look, whole, booked.taken)
-            out = self._held.get(state, _NEW)
+            known, state = self._held[device.look], None if whole else booked.taken
+            out = known.get(state, _NEW)
             if out is _NEW:
-                out = self._held[state] = self._out(Reason.HELD) if whole else self._left_over(needs, booked)
+                out = known[state] = self._out(Reason.HELD) if whole else self._left_over(needs, booked)
             if out is not None:
                 return out  # type: ignore[return-value]  # what is new was looked at
         if device.counters and not booked.shares and not self._counted(device, pool):

@@ -1,6 +1,6 @@
 """Which nodes a pod may be on, as far as its claims and its node selector say, and where all that it asks is to be had."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,15 +40,15 @@ def excluded(pod: JSON | None, of: chain.Chain, now: world.World) -> Callable[[n
 
 def first(
     wishes: Sequence[requests.Wish],
-    funnels: Sequence[Sequence[Sequence[funnel.Funnel]]],
+    among: Sequence[str],
     now: world.World,
     excluded_: Callable[[nodes.Node], str],
-    after: str = "",
 ) -> Found:
-    """The first node, by name from `after` on, that has devices for all wishes together."""
+    """The first of these nodes that has devices for all wishes together."""
     unsure = ""
-    for node in _promising(funnels, now):
-        if node.name < after or excluded_(node):
+    for name in among:
+        node = now.cluster.nodes[name]
+        if excluded_(node):
             continue
         try:
             picks = now.cluster.search(node, wishes)
@@ -58,17 +58,16 @@ def first(
             return Found(stopped=str(error))
         else:
             if picks is not None:
-                return Found(node=node.name, picks=picks)
+                return Found(node=name, picks=picks)
     return Found(unsure=unsure)
 
 
-def _promising(funnels: Sequence[Sequence[Sequence[funnel.Funnel]]], now: world.World) -> Iterator[nodes.Node]:
-    """Nodes that have enough cards for each request, one by one; the others need no search."""
+def promising(funnels: Sequence[Sequence[Sequence[funnel.Funnel]]], now: world.World) -> list[str]:
+    """Nodes, by name, that have enough cards for each request, one by one; the others need no search."""
     names: set[str] | None = None
     for request in (request for claim in funnels for request in claim):
         if any(option.every for option in request):
             continue
         enough = {name for option in request for name, cards in option.candidates.items() if cards >= option.count}
         names = enough if names is None else names & enough
-    for name in sorted(now.cluster.nodes if names is None else names):
-        yield now.cluster.nodes[name]
+    return sorted(now.cluster.nodes if names is None else names)

@@ -32,6 +32,8 @@ class World:
     unknown: Mapping[str, str] = field(default_factory=dict)
     closed: frozenset[str] = frozenset()
     holders: Mapping[devices.Key, Sequence[Reference]] = field(default_factory=dict)
+    far: bool = False
+    """Some cards can be reached from several nodes."""
     notes: tuple[str, ...] = ()
 
 
@@ -47,7 +49,7 @@ def build(
 ) -> World:
     """`nodes_` None: they could not be read; those that slices name are taken, without labels. `rules`: DeviceTaintRules."""
     known, notes = cluster.Cluster(), []
-    rules = tuple(rules)
+    slices, rules = tuple(slices), tuple(rules)
 
     def each(items: Iterable[JSON], take: Callable[[JSON], object]) -> None:
         for item in items:
@@ -73,6 +75,7 @@ def build(
         unknown=unknown or {},
         closed=frozenset(item["metadata"]["name"] for item in nodes_ if (item.get("spec") or {}).get("unschedulable")),
         holders=holders,
+        far=any(not _node_of(item) for item in slices),
         notes=tuple(notes),
     )
 

@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from hack.cluster import build
-from hack.measure import admission, apiserver, figures, kubelet, plugins, pods, rounds
+from hack.measure import admission, apiserver, explaining, figures, kubelet, plugins, pods, rounds
 from tests.fakes import cards
 
 RSS_MARKS = (200, 1000)
@@ -237,6 +237,8 @@ def main() -> None:
         finally:
             bench.close()
     seen = [*measured(bench, quick=arguments.quick), *admitted]
+    say("explanations over clusters of up to 5,000 nodes")
+    seen.extend(explaining.measured())
     if arguments.cluster:
         say("pods with and without a claim on the real cluster")
         seen.extend(on_a_cluster(5 if arguments.quick else 20))

@@ -9,7 +9,7 @@ JSON = dict[str, Any]
 DRIVER = "gpu.elasticgpu.io"
 CLASS = "inference.elasticgpu.io"
 GIB = 2**30
-_POLICIES: Mapping[str, JSON] = {
+_POLICIES: JSON = {
     "cores": {"default": "100", "validRange": {"min": "0", "step": "1"}},
     "memory": {"default": "24Gi", "validRange": {"min": "1Mi", "step": "1Mi"}},
 }
@@ -57,7 +57,7 @@ def a_claim(name: str, spec: JSON | None = None, *, on: str = "", takes: Mapping
     }
     if on:
         node, device = on.split("/")
-        result = {"request": "card", "driver": DRIVER, "pool": f"egpu/{node}", "device": device}
+        result: JSON = {"request": "card", "driver": DRIVER, "pool": f"egpu/{node}", "device": device}
         result |= {"shareID": f"share-{name}", "consumedCapacity": dict(takes or {"cores": "25", "memory": "20Gi"})}
         claim["status"] = {"allocation": {"devices": {"results": [result]}}}
     return claim
@@ -69,7 +69,7 @@ def a_template(name: str = "template", spec: JSON | None = None) -> JSON:
 
 
 def a_pod(*, claim: str = "", template: str = "", made: str = "", node: str = "", **spec: Any) -> JSON:
-    entry = {"resourceClaimName": claim} if claim else {"resourceClaimTemplateName": template}
+    entry: JSON = {"resourceClaimName": claim} if claim else {"resourceClaimTemplateName": template}
     claims = [{"name": "gpu", **entry}] if claim or template else []
     return {
         "kind": "Pod",
