@@ -27,6 +27,7 @@ from api import errors
 from controller import (
     allocator,
     announcer,
+    answers,
     desk,
     metrics,
     observer,
@@ -67,7 +68,7 @@ async def serve(api: apiserver.APIServer, given: settings.Settings) -> None:
     open_port = web.operations(series.registry, series.named, watch.missing, front)
     async with (
         web.served(open_port, given.port, "EGPU_PORT") as port,
-        _page(front, given) as page_port,
+        _page(front, answers.Answers(api, _clock), given) as page_port,
         asyncio.TaskGroup() as group,
     ):
         told = dataclasses.asdict(given)
@@ -80,13 +81,13 @@ async def serve(api: apiserver.APIServer, given: settings.Settings) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _page(front: desk.Desk, given: settings.Settings) -> AsyncIterator[int | None]:
+async def _page(front: desk.Desk, room: answers.Answers, given: settings.Settings) -> AsyncIterator[int | None]:
     if given.page == "none":
         yield None
         return
     host = "127.0.0.1" if given.page == "local" else ""
     tls = "" if given.page == "plain" else given.page_tls
-    async with web.served(web.page(front), given.page_port, "EGPU_PAGE_PORT", host=host, tls=tls) as port:
+    async with web.served(web.page(front, room), given.page_port, "EGPU_PAGE_PORT", host=host, tls=tls) as port:
         yield port
 
 

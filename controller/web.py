@@ -14,13 +14,15 @@ import functools
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import prometheus_client
 import structlog
 from aiohttp import web
 
 from api import errors
-from controller import desk
+from controller import answers, desk
 from view import pages
 
 TOKEN = "X-Elastic-GPU-Token"  # noqa: S105  a header's name
@@ -72,7 +74,7 @@ def operations(
     return app
 
 
-def page(front: desk.Desk) -> web.Application:
+def page(front: desk.Desk, room: answers.Answers) -> web.Application:
     """The page and the API behind it. Read only: there is no other method than GET."""
 
     async def overview(_: web.Request, who: desk.Visitor) -> web.Response:
@@ -116,7 +118,7 @@ def page(front: desk.Desk) -> web.Application:
     app = web.Application()
     guarded = {
         "overview": overview, "nodes/{name}": node, "cards/{name}": card, "pods": pods,
-        "pods/{namespace}/{name}": pod, "problems": problems, "search": search, "news": news,
+        "pods/{namespace}/{name}": pod, "problems": problems, "search": search, "news": news, **_about_room(room),
     }  # fmt: skip
     app.add_routes([web.get(f"/api/{path}", _admitted(front, handler)) for path, handler in guarded.items()])
     app.add_routes([web.get(f"/{path}", _file(name)) for path, name in _FILES.items()])
@@ -149,6 +151,26 @@ def _admitted(front: desk.Desk, handler: Guarded) -> Handler:
         return await handler(request, who)
 
     return guarded
+
+
+def _about_room(room: answers.Answers) -> dict[str, Guarded]:
+    async def explain(request: web.Request, who: desk.Visitor) -> web.Response:
+        kind, namespace, name = (request.match_info[part] for part in ("kind", "namespace", "name"))
+        return await _answered(room.explain(who.scope, kind, namespace, name))
+
+    async def fit(request: web.Request, who: desk.Visitor) -> web.Response:
+        return await _answered(room.fit(who.scope, request.query))
+
+    return {"explain/{kind}/{namespace}/{name}": explain, "fit": fit}
+
+
+async def _answered(asking: Awaitable[dict[str, Any] | None]) -> web.Response:
+    try:
+        found = await asking
+    except errors.ElasticGPUError as error:
+        status = 400 if isinstance(error, errors.Invalid) else 503
+        return web.json_response({"error": str(error)}, status=status, headers=_HEADERS)
+    return _json(None if found is None else msgspec.json.encode(found))
 
 
 def _token(request: web.Request) -> str:

@@ -43,18 +43,23 @@ function go(parts, query) {
 // The API
 
 async function ask(path, query = {}) {
-  const asked = new URLSearchParams(Object.entries(query).filter(([, value]) => value));
+  const body = await asked(path, query);
+  heard(body.as);
+  return body;
+}
+
+async function asked(path, query = {}) {
+  const terms = new URLSearchParams(Object.entries(query).filter(([, value]) => value));
   const spaces = sessionStorage.getItem("namespace");
-  if (spaces) asked.set("namespace", spaces);
+  if (spaces) terms.set("namespace", spaces);
   let answer;
   try {
-    answer = await fetch(`api/${path}${asked.size ? "?" + asked : ""}`, { headers: { [TOKEN]: token } });
+    answer = await fetch(`api/${path}${terms.size ? "?" + terms : ""}`, { headers: { [TOKEN]: token } });
   } catch {
     throw new Refusal(0, "The controller does not answer.");
   }
   const body = await answer.json().catch(() => ({ error: `The way to the controller answers ${answer.status}.` }));
   if (!answer.ok) throw new Refusal(answer.status, body.error ?? body.message ?? "refused");
-  heard(body.as);
   return body;
 }
 
@@ -517,13 +522,26 @@ function cardsOf(pod) {
   return pod.cards.flatMap((one, at) => [at ? d.el("br") : null, d.link(["card", one.card]), one.observes ? " (observes)" : ""]);
 }
 
+// What rules out which cards; asked once the page stands, since it is computed anew each time.
+function why(found) {
+  const place = d.el("div", { class: "soft" }, "Looking at every card …");
+  asked(`explain/pod/${encodeURIComponent(found.namespace)}/${encodeURIComponent(found.name)}`).then(
+    (told) => place.replaceChildren(
+      d.el("p", { class: "warn" }, d.clean(told.sentence)),
+      ...told.funnels.map((one) => d.el("ul", { class: "list" }, one.groups.map((group) => d.el("li", {}, d.clean(group.text))))),
+      told.changes.length ? d.el("ul", { class: "list" }, told.changes.map((change) => d.el("li", {}, d.clean(change)))) : ""),
+    (error) => place.replaceChildren(d.clean(error.message)));
+  return place;
+}
+
 function pod(data) {
   const found = data.pod;
   return [
     d.el("h1", {}, "Pod ", d.name(`${found.namespace}/${found.name}`)),
     found.waiting ? d.el("section", {},
       d.el("p", { class: "warn" }, "It waits ", d.age(found.waitsSince, now()), ": ", d.clean(found.waiting)),
-      found.evidence ? d.el("p", { class: "soft" }, `${found.node ? "The kubelet" : "The scheduler"} says: `, d.el("q", {}, d.clean(found.evidence))) : null) : null,
+      found.evidence ? d.el("p", { class: "soft" }, `${found.node ? "The kubelet" : "The scheduler"} says: `, d.el("q", {}, d.clean(found.evidence))) : null,
+      found.node ? null : why(found)) : null,
     d.facts([
       ["Phase", d.clean(found.phase)],
       ["Node", found.node ? d.link(["node", found.node]) : d.none()],

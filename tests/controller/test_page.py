@@ -194,3 +194,27 @@ async def _served_name(port: int) -> str:
         return told.stdout.rpartition("=")[2].strip()
 
     return await asyncio.to_thread(read)
+
+
+async def test_why_not_and_room_are_answered_with_names_for_who_may_see_them(
+    server: FakeAPIServer, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path) as (_, port):
+        api = f"http://127.0.0.1:{port}/api"
+        status, _, text = await get(f"{api}/explain/pod/ml/late", Authorization="Bearer good")
+        told = json.loads(text)
+        assert (status, told["verdict"], told["reason"]) == (200, "DoesNotFit", "NotEnoughLeft")
+        assert told["text"].startswith("Pod ml/late does not fit: 1 card: 25% of cores short, closest ")
+        assert any("when claim web/half ends" in change for change in told["changes"])
+        assert (await get(f"{api}/explain/pod/ml/nobody", Authorization="Bearer good"))[0] == 404
+        assert (await get(f"{api}/explain/node/ml/late", Authorization="Bearer good"))[0] == 404
+        status, _, text = await get(f"{api}/fit?class=training.elasticgpu.io", Authorization="Bearer good")
+        assert (status, json.loads(text)["fits"]) == (200, 0)
+        assert (await get(f"{api}/fit?class=training.elasticgpu.io&cores=x", Authorization="Bearer good"))[0] == 400
+        assert (await get(f"{api}/fit?class=x", Authorization="Bearer poor"))[0] == 403
+        asked = f"{api}/explain/pod/ml/late?namespace=web", f"{api}/fit?class=training.elasticgpu.io&namespace=web"
+        assert (await get(asked[0], Authorization="Bearer own"))[0] == 404
+        status, _, text = await get(asked[1], Authorization="Bearer own")
+        assert (status, json.loads(text)["fits"]) == (200, 0)
+        assert "ml/train" not in text
+        assert "web/half" in text

@@ -263,3 +263,9 @@ def _contrast(page: Page, one: str, other: str) -> float:
 
     high, low = sorted((light(one), light(other)), reverse=True)
     return (high + 0.05) / (low + 0.05)
+
+
+def test_the_page_of_a_pod_that_waits_says_what_rules_out_which_cards(stage: Stage, open_page: Open) -> None:
+    a_town(stage)
+    page = open_page(stage.start() + "#/pod/ml/patient")
+    expect(page.get_by_text("Pod ml/patient fits now, on node node1")).to_be_visible()
