@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from allocation import amounts, nodes
+from api import names
 
 JSON = Mapping[str, Any]
 _STOPPING = ("NoSchedule", "NoExecute")
@@ -35,7 +36,10 @@ class Room:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """`claims`: the claim objects that it names, empty where one is not made yet."""
+    """`claims`: the claim objects that it names, empty where one is not made yet.
+
+    gang: with whom it is allocated, all or none; gang_size: how many they are.
+    """
 
     namespace: str
     name: str
@@ -49,6 +53,8 @@ class Pod:
     terms: tuple[nodes.Term, ...] | None = None
     tolerations: tuple[tuple[str, str, str, str], ...] = ()
     priority: int = 0
+    gang: str = ""
+    gang_size: int = 0
 
     def goes_to(self, node: nodes.Node, free: Room) -> str:
         """Why it cannot go to the node; empty where it can."""
@@ -71,7 +77,7 @@ def pod(data: JSON) -> Pod | None:
     if status.get("phase") in ("Succeeded", "Failed"):
         return None
     made = {one["name"]: one.get("resourceClaimName") or "" for one in status.get("resourceClaimStatuses") or ()}
-    named = spec.get("resourceClaims") or ()
+    named, notes = spec.get("resourceClaims") or (), meta.get("annotations") or {}
     affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     )
@@ -89,6 +95,8 @@ def pod(data: JSON) -> Pod | None:
         terms=nodes.terms(affinity) if affinity else None,
         tolerations=tuple(map(_toleration, spec.get("tolerations") or ())),
         priority=spec.get("priority") or 0,
+        gang=notes.get(names.GANG_ANNOTATION) or "",
+        gang_size=_number(notes.get(names.GANG_SIZE_ANNOTATION)),
     )
 
 
@@ -141,6 +149,10 @@ def _requests(container: JSON) -> tuple[int, int]:
 
 def _milli(value: Any) -> int:
     return int(amounts.amount(value or 0) * 1000)
+
+
+def _number(text: Any) -> int:
+    return int(text) if isinstance(text, str) and text.isdecimal() else 0
 
 
 def _toleration(data: JSON) -> tuple[str, str, str, str]:

@@ -141,19 +141,19 @@ class _Work:
         chosen: list[allotment.Allotment] = []
         refused: list[allotment.Refusal] = []
         moment = asyncio.get_running_loop().time()
-        for want in self._mirror.waiting():
-            if self._aside.get(want.key, (0.0, 0))[0] > moment:
+        for wants in _together(self._mirror.waiting()):
+            if any(self._aside.get(want.key, (0.0, 0))[0] > moment for want in wants):
                 continue
-            found = turn.decide(want)
-            if isinstance(found, allotment.Allotment):
-                chosen.append(found)
-            else:
-                refused.append(found)
+            for found in turn.decide_all(wants) if _gang(wants[0]) else [turn.decide(wants[0])]:
+                if isinstance(found, allotment.Allotment):
+                    chosen.append(found)
+                else:
+                    refused.append(found)
             if len(chosen) >= _MOST:
                 self._stale.set()
                 break
         for start in range(0, len(chosen), _AT_ONCE):
-            await asyncio.gather(*map(self._perform, chosen[start : start + _AT_ONCE]))
+            await asyncio.gather(*(self._perform(turn, one) for one in chosen[start : start + _AT_ONCE]))
         for refusal in itertools.islice(refused, _MOST):
             await self._tell(refusal)
         self._series.waiting(len(refused))
@@ -194,7 +194,7 @@ class _Work:
         }
         return {key: frozenset(found) for key, found in self._avoid.items()}
 
-    async def _perform(self, chosen: allotment.Allotment) -> None:
+    async def _perform(self, turn: allotment.Turn, chosen: allotment.Allotment) -> None:
         """Claim after claim: what is written binds the rest to the node. What fails lets others go first for a while."""
         for index, (claim, allocation) in enumerate(zip(chosen.want.claims, chosen.allocations, strict=True)):
             try:
@@ -206,7 +206,7 @@ class _Work:
             except errors.ElasticGPUError as error:
                 outcome = "conflict" if isinstance(error, errors.Conflict) else "failed"
                 _log.warning("not allocated", claim=str(claim), outcome=outcome, error=str(error))
-                self._undo(chosen, chosen.want.claims[index:])
+                turn.take_back(chosen.want, chosen.want.claims[index:])
             self._series.wrote("Allocation", outcome)
             if outcome != "done":
                 self._stale.set()
@@ -216,13 +216,6 @@ class _Work:
                     self._aside[chosen.want.key] = (asyncio.get_running_loop().time() + pause_s, failures)
                 return
         self._aside.pop(chosen.want.key, None)
-
-    def _undo(self, chosen: allotment.Allotment, claims: Iterable[mirror.Claim]) -> None:
-        for claim in claims:
-            self._mirror.restore(claim)
-        pod = chosen.want.pod
-        if pod is not None:
-            self._mirror.cluster.guest(pod.uid, "", pod.room)
 
     async def _write(self, claim: mirror.Claim, allocation: dict[str, Any]) -> None:
         path = f"/apis/resource.k8s.io/v1/namespaces/{claim.namespace}/resourceclaims/{claim.name}"
@@ -291,6 +284,25 @@ class _Work:
         while True:
             seen = (await self._watch.newer(seen, within_s=_LOOK_AGAIN_S)).number
             self._stale.set()
+
+
+def _gang(want: mirror.Want) -> tuple[str, str] | None:
+    return (want.pod.namespace, want.pod.gang) if want.pod is not None and want.pod.gang else None
+
+
+def _together(wants: Iterable[mirror.Want]) -> list[list[mirror.Want]]:
+    """In the order of the first of each gang; who is in none is alone."""
+    found: list[list[mirror.Want]] = []
+    gangs: dict[tuple[str, str], list[mirror.Want]] = {}
+    for want in wants:
+        gang = _gang(want)
+        if gang is not None and gang in gangs:
+            gangs[gang].append(want)
+            continue
+        found.append([want])
+        if gang is not None:
+            gangs[gang] = found[-1]
+    return found
 
 
 def _asked(now: snapshot.Snapshot) -> bool:

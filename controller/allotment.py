@@ -7,7 +7,7 @@ Nothing here is written: whoever writes undoes the booking by `Mirror.restore` w
 """
 
 import collections
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +69,34 @@ class Turn:
             self._refused[shape] = refusal
             return refusal
         return self._booked(want, found)
+
+    def decide_all(self, wants: Sequence[mirror.Want]) -> list[Allotment] | list[Refusal]:
+        """A gang: an allotment for each, or a refusal for each and nothing booked."""
+        pod = wants[0].pod
+        assert pod is not None
+        there = len(wants) + self.known.settled((pod.namespace, pod.gang))
+        if there < pod.gang_size:
+            message = f"{there} of {pod.gang_size} pods of gang {pod.gang} are there; none is allocated before all are"
+            return [Refusal(want=want, message=message) for want in wants]
+        given: list[Allotment] = []
+        for want in wants:
+            found = self.decide(want)
+            if isinstance(found, Allotment):
+                given.append(found)
+                continue
+            for one in given:
+                self.take_back(one.want, one.want.claims)
+            self._refused.clear()  # they were refused beside bookings that are gone again
+            message = f"gang {pod.gang}: {len(given)} of {len(wants)} pods fit, and no more: {found.message}"
+            return [Refusal(want=want, message=message, never=found.never) for want in wants]
+        return given
+
+    def take_back(self, want: mirror.Want, claims: Iterable[mirror.Claim]) -> None:
+        """These claims of a want do not get what was booked for them."""
+        for claim in claims:
+            self.known.restore(claim)
+        if want.pod is not None:
+            self.known.cluster.guest(want.pod.uid, "", want.pod.room)
 
     def _booked(self, want: mirror.Want, found: choice.Choice) -> Allotment:
         known = self.known.cluster

@@ -214,8 +214,13 @@ class Mirror:
         known = self.claims.get(str(claim))
         self.cluster.book(claim.uid, known.pieces if known is not None and known.uid == claim.uid else ())
 
-    def pod_named(self, key: str) -> pods.Pod | None:
-        return self._pods.get(key)
+    def settled(self, gang: tuple[str, str]) -> int:
+        """How many pods of a gang, by namespace and name, have all of their claims allocated."""
+        return sum(
+            all((found := self.claims.get(f"{pod.namespace}/{name}")) and found.allocated for name in pod.claims)
+            for pod in self._pods.values()
+            if (pod.namespace, pod.gang) == gang
+        )
 
     def usual(self) -> fragmentation.Mix:
         """What is asked of the cards that are given to the controller, by what claims hold of them now."""

@@ -83,11 +83,20 @@ def put_claim(server: FakeAPIServer, name: str, cores: int = 50, **exactly: Any)
 
 
 def put_pod(
-    server: FakeAPIServer, name: str, *claims: str, cpu: str = "1", created: str = LONG_AGO, **spec: Any
+    server: FakeAPIServer,
+    name: str,
+    *claims: str,
+    cpu: str = "1",
+    created: str = LONG_AGO,
+    gang: str = "",
+    of: int = 0,
+    **spec: Any,
 ) -> None:
     container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": cpu}}}
     named = [{"name": claim, "resourceClaimName": claim} for claim in claims]
-    meta = {"name": name, "namespace": "default", "creationTimestamp": created}
+    meta: dict[str, Any] = {"name": name, "namespace": "default", "creationTimestamp": created}
+    if gang:
+        meta["annotations"] = {names.GANG_ANNOTATION: gang, names.GANG_SIZE_ANNOTATION: str(of)}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
     server.put(f"{PODS}/{name}", body | {"spec": {"containers": [container], "resourceClaims": named, **spec}})
 
@@ -262,6 +271,24 @@ async def test_a_card_that_is_cordoned_by_a_rule_is_not_given_out(server: FakeAP
             put_pod(server, f"p{number}", f"c{number}")
         await allocated(server, "c0", "c1")
     assert {card(server, f"c{number}")[1] for number in range(2)} == {"gpu-1"}
+
+
+async def test_a_gang_is_allocated_when_all_of_it_is_there_and_fits_and_else_holds_nothing(
+    server: FakeAPIServer, running: Running
+) -> None:
+    async with running():
+        for number in range(3):
+            put_claim(server, f"big{number}", count=2, cores=100)
+            put_pod(server, f"big{number}", f"big{number}", gang="big", of=3)
+        for number in range(2):
+            put_claim(server, f"pair{number}", cores=100, count=2)
+        put_pod(server, "pair0", "pair0", gang="pair", of=2, created="2026-02-01T00:00:00Z")
+        await server.until(lambda: any("1 of 2 pods of gang pair" in one["message"] for one in server.list("events")))
+        put_pod(server, "pair1", "pair1", gang="pair", of=2, created="2026-02-01T00:00:00Z")
+        await allocated(server, "pair0", "pair1")
+        told = [one["message"] for one in server.list("events")]
+    assert any("gang big: 2 of 3 pods fit" in message for message in told)
+    assert not any(result(server, f"big{number}") for number in range(3))
 
 
 async def test_two_controllers_book_no_card_twice(server: FakeAPIServer, tmp_path: Path) -> None:
