@@ -56,7 +56,9 @@ async def serve(api: apiserver.APIServer, given: settings.Settings) -> None:
     writer = reconciler.Reconciler(api, watch, series, _clock)
     record = recorder.Recorder(api, look, series, _clock)
     announce = announcer.Announcer(api, look, series, _clock)
-    allocate = allocator.Allocator(api, watch, lambda: look.rules, series, _clock)
+    allocate = allocator.Allocator(
+        api, watch, lambda: look.rules, series, _clock, datetime.timedelta(seconds=given.patience_s)
+    )
     writers = [writer.run, record.run, announce.run, allocate.run]
     if given.translate:
         writers.append(translator.Translator(api, series, _clock).run)

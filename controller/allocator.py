@@ -53,12 +53,14 @@ class Allocator:
         rules: Rules,
         series: metrics.Metrics,
         clock: Callable[[], datetime.datetime],
+        patience: datetime.timedelta,
     ) -> None:
         self._api = api
         self._watch = watch
         self._rules = rules
         self._series = series
         self._clock = clock
+        self._patience = patience
 
     async def run(self) -> None:
         """Works until it is cancelled."""
@@ -67,7 +69,7 @@ class Allocator:
             now = await self._watch.newer(seen, within_s=_LOOK_AGAIN_S)
             seen = now.number
             if _asked(now):
-                await _Work(self._api, self._watch, self._rules, self._series, self._clock).run()
+                await _Work(self._api, self._watch, self._rules, self._series, self._clock, self._patience).run()
 
 
 class _Work:
@@ -80,12 +82,14 @@ class _Work:
         rules: Rules,
         series: metrics.Metrics,
         clock: Callable[[], datetime.datetime],
+        patience: datetime.timedelta,
     ) -> None:
         self._api = api
         self._watch = watch
         self._rules = rules
         self._series = series
         self._clock = clock
+        self._patience = patience
         self._claims = informer.Informer(api, _CLAIMS, project=mirror.claim)
         self._pods = informer.Informer(api, "/api/v1/pods", project=pods.pod)
         self._nodes = informer.Informer(api, "/api/v1/nodes", project=pods.node)
@@ -137,6 +141,7 @@ class _Work:
             chooser=self._chooser,
             share_id=lambda: str(uuid.uuid4()),
             avoided=self._avoided(),
+            before=resource.timestamp(self._clock() - self._patience),
         )
         chosen: list[allotment.Allotment] = []
         refused: list[allotment.Refusal] = []

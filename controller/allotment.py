@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from allocation import bookings, choice, cluster, nodes, pods, requests, results, search
+from allocation import bookings, choice, cluster, nodes, pods, policies, requests, results, search
 from api import errors, names
 from controller import mirror
 
 JSON = Mapping[str, Any]
+_KEPT = 16
+"""Nodes that are kept from others at once, for those that wait for long."""
 _LOOKED_AT = 512
 """Nodes that are tried empty, to tell `never` from `not now`."""
 
@@ -40,12 +42,15 @@ class Turn:
     """One round over all wants. Equal ones that were refused are refused again without a look.
 
     `avoided`: node names that a want shall not get, by its key, since kube-scheduler has given it back there.
+    `before`: who was created by then has waited long enough: a node that could have it is kept from those behind it.
     """
 
     known: mirror.Mirror
     chooser: choice.Chooser
     share_id: Callable[[], str]
     avoided: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    before: str = ""
+    _kept: dict[str, str] = field(default_factory=dict)
     _refused: dict[Any, Refusal] = field(default_factory=dict)
 
     def decide(self, want: mirror.Want) -> Allotment | Refusal:
@@ -66,6 +71,8 @@ class Turn:
             refusal = Refusal(want=want, message=str(error), never=isinstance(error, errors.Invalid))
         if found is None:
             refusal = refusal or self._why(want, wishes, avoid)
+            if not refusal.never and want.created <= self.before and len(self._kept) < _KEPT:
+                self._keep(want, wishes, avoid)
             self._refused[shape] = refusal
             return refusal
         return self._booked(want, found)
@@ -79,6 +86,7 @@ class Turn:
             message = f"{there} of {pod.gang_size} pods of gang {pod.gang} are there; none is allocated before all are"
             return [Refusal(want=want, message=message) for want in wants]
         given: list[Allotment] = []
+        kept = dict(self._kept)
         for want in wants:
             found = self.decide(want)
             if isinstance(found, Allotment):
@@ -86,6 +94,7 @@ class Turn:
                 continue
             for one in given:
                 self.take_back(one.want, one.want.claims)
+            self._kept = kept  # for a gang no node is kept: one is of no use to it
             self._refused.clear()  # they were refused beside bookings that are gone again
             message = f"gang {pod.gang}: {len(given)} of {len(wants)} pods fit, and no more: {found.message}"
             return [Refusal(want=want, message=message, never=found.never) for want in wants]
@@ -113,10 +122,26 @@ class Turn:
     def _bar(self, want: mirror.Want, node: nodes.Node, avoid: frozenset[str]) -> str:
         if node.name in avoid:
             return "kube-scheduler gave the allocation there back"
+        if node.name in self._kept:
+            return f"keeping the node for {self._kept[node.name]}, which waits for long"
         for terms in want.pinned:
             if not any(term.matches(node) for term in terms):
                 return "another claim of the pod"
         return want.pod.goes_to(node, self.known.cluster.free(node.name)) if want.pod is not None else ""
+
+    def _keep(self, want: mirror.Want, wishes: Sequence[requests.Wish], avoid: frozenset[str]) -> None:
+        """Of the nodes that would do if nobody had a card of them, the one where the most is free already."""
+        known = self.known.cluster
+        found = [
+            (policies.free(listed, known.booked.of), node.name)
+            for node in known.nodes.values()
+            if (listed := [device for pool in known.pools_of(node) for device in pool.here])
+            and not self._bar(want, node, avoid)
+        ]
+        for _, name in sorted(found, reverse=True)[:_LOOKED_AT]:
+            if _fits_empty(known, [known.nodes[name]], wishes):
+                self._kept[name] = str(want)
+                return
 
     def _why(self, want: mirror.Want, wishes: Sequence[requests.Wish], avoid: frozenset[str]) -> Refusal:
         known = self.known.cluster

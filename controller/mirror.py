@@ -75,6 +75,10 @@ class Want:
             return (0, self.claims[0].created, self.claims[0].uid)
         return (-self.pod.priority, self.pod.created, self.pod.uid)
 
+    @property
+    def created(self) -> str:
+        return self.pod.created if self.pod is not None else self.claims[0].created
+
     def __str__(self) -> str:
         if self.pod is not None:
             return f"pod {self.pod.namespace}/{self.pod.name}"

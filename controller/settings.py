@@ -9,6 +9,7 @@ from api import errors, schema
 
 _LISTEN = ("none", "local", "tls", "plain")
 _PREFIX = "EGPU_"
+_SECONDS = ("patience_s", "remote_binding_s", "remote_fresh_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,8 @@ class Settings:
     port: TCP port of /healthz, /readyz and /metrics, on all addresses. Default 8080. 0 takes any free port and logs
         which.
     translate: true: the templates are made that pods name which asked by old resource names. Default false.
+    patience_s: Seconds after which a pod or claim that the controller could not allocate keeps a node from those behind
+        it, so that small requests do not take for ever what a large one needs. Default 300.
     remote: true: cards of RemotePools are offered, attached and taken back. Default false.
     remote_credentials: Directory with <pool>.crt and <pool>.key, or tls.crt and tls.key for all other pools, by which
         pools know this controller. Read anew when they change.
@@ -41,6 +44,7 @@ class Settings:
     pod_name: str = ""
     port: int = 8080
     translate: bool = False
+    patience_s: int = 300
     remote: bool = False
     remote_credentials: str = "/etc/elastic-gpu/pool"
     remote_nodes: str = ""
@@ -66,7 +70,7 @@ def read(environment: Mapping[str, str]) -> Settings:
     remote = given["remote"].lower()
     if remote not in {"", "true", "false"}:
         raise errors.Invalid(f"EGPU_REMOTE is {remote!r}; it is true or false")
-    seconds = {name: given[name] or str(getattr(default, name)) for name in ("remote_binding_s", "remote_fresh_s")}
+    seconds = {name: given[name] or str(getattr(default, name)) for name in _SECONDS}
     for name, text in seconds.items():
         if not text.isdecimal() or int(text) <= 0:
             raise errors.Invalid(f"EGPU_{name.upper()} is {text!r}; it is a number of seconds above 0")
@@ -82,6 +86,7 @@ def read(environment: Mapping[str, str]) -> Settings:
         pod_name=given["pod_name"] or socket.gethostname(),
         port=_port("port", given, default.port),
         translate=translate == "true",
+        patience_s=int(seconds["patience_s"]),
         remote=remote == "true",
         remote_credentials=given["remote_credentials"] or default.remote_credentials,
         remote_nodes=given["remote_nodes"],

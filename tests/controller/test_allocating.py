@@ -291,6 +291,37 @@ async def test_a_gang_is_allocated_when_all_of_it_is_there_and_fits_and_else_hol
     assert not any(result(server, f"big{number}") for number in range(3))
 
 
+async def test_small_claims_do_not_take_for_ever_what_a_large_one_waits_for(
+    server: FakeAPIServer, running: Running
+) -> None:
+    """Each node has one card free; the large one needs both of a node."""
+    put_class(server, policy="Spread")
+    async with running():
+        for number in range(2):
+            put_claim(server, f"first{number}", cores=100)
+            put_pod(server, f"first{number}", f"first{number}")
+        await allocated(server, "first0", "first1")
+        put_claim(server, "large", cores=100, count=2)
+        put_pod(server, "large", "large")
+        await server.until(lambda: server.list("events"))
+        for number in range(2):
+            put_claim(server, f"small{number}", cores=100)
+            put_pod(server, f"small{number}", f"small{number}", created="2999-01-01T00:00:00Z")
+        kept = "keeping the node for pod default/large"
+        await server.until(lambda: any(kept in one["message"] for one in server.list("events")))
+        (free,) = {f"egpu/node-{number}" for number in (1, 2)} - {card(server, _small(server))[0]}
+        (holder,) = [name for name in ("first0", "first1") if card(server, name)[0] == free]
+        server.remove(f"{PODS}/{holder}")
+        put_claim(server, holder)  # without status, as it is freed when its pod is gone
+        await allocated(server, "large")
+        assert card(server, "large")[0] == free
+
+
+def _small(server: FakeAPIServer) -> str:
+    (found,) = [name for name in ("small0", "small1") if result(server, name)]
+    return found
+
+
 async def test_two_controllers_book_no_card_twice(server: FakeAPIServer, tmp_path: Path) -> None:
     async with contextlib.AsyncExitStack() as stack:
         first = await stack.enter_async_context(controller_of(server, tmp_path))
