@@ -2,7 +2,8 @@
 # (egpu-webhook) and the agent of remote cards (egpu-pool).
 #
 # It installs from dist/wheels alone, so that the build needs no network and holds exactly what was put there:
-#   python3 -m pip wheel --wheel-dir dist/wheels . pip
+#   python3 -m pip download --require-hashes --only-binary :all: --dest dist/wheels -r requirements.lock
+#   python3 -m pip wheel --no-deps --wheel-dir dist/wheels .
 #   docker build --tag <your registry>/elastic-gpu:0.1.0 .
 #
 # BASE is any Linux with glibc, CA certificates and, as `python3`, the Python version that the wheels were made with.

@@ -126,7 +126,8 @@ def _theirs() -> Target:
     if not (reference := _variable("EGPU_IMAGE")):
         raise errors.ClusterError(
             "this cluster needs an image that its nodes can pull:\n"
-            "  python3 -m pip wheel --wheel-dir dist/wheels . pip\n"
+            "  python3 -m pip download --require-hashes --only-binary :all: --dest dist/wheels -r requirements.lock\n"
+            "  python3 -m pip wheel --no-deps --wheel-dir dist/wheels .\n"
             "  docker build --tag <your registry>/elastic-gpu:0.1.0 . && docker push <your registry>/elastic-gpu:0.1.0\n"
             "  (kind: `kind load docker-image` in place of the push)\n"
             "then: EGPU_IMAGE=<your registry>/elastic-gpu:0.1.0 make demo; without KUBECONFIG the demo makes a cluster of its own"
