@@ -34,6 +34,12 @@ REPAIRED = Counter(
 USE_READ = Gauge(
     f"{names.METRIC_PREFIX}card_use_read", "1 while what a card's processes use can be read", ("card_uuid",)
 )
+MPS_SERVING = Gauge(
+    f"{names.METRIC_PREFIX}mps_serving",
+    "1 while the MPS daemon of this node serves clients; no series where the node is not set up for it",
+    ("program",),
+)
+MPS_STARTS = Counter(f"{names.METRIC_PREFIX}mps_starts", "Starts of the MPS daemon", ("program",))
 SHARES_STORED = Gauge(
     f"{names.METRIC_PREFIX}shares_stored",
     "1 while the API server stores that cards can be shared; 0: it leaves those fields out, and only whole cards are offered",

@@ -21,7 +21,7 @@ from pathlib import Path
 import structlog
 
 from api import errors
-from driver import mpsclient, mpscontrol
+from driver import metrics, mpsclient, mpscontrol
 
 _SILENT = 3
 """So many times without an answer, and it hangs."""
@@ -56,6 +56,8 @@ class Keeper:
         self._proc = proc
         self._pid = 0
         self._watch = -1
+        self._serving = metrics.MPS_SERVING.labels(str(control.program))
+        self._starts = metrics.MPS_STARTS.labels(str(control.program))
         self._ended = asyncio.Event()
 
     async def run(self, restore: Callable[[], Awaitable[None]], trial: Callable[[], Awaitable[bool]]) -> None:
@@ -150,6 +152,7 @@ class Keeper:
             _log.info("MPS daemon taken over", process=ours)
             return
         self._watch_over(await self._control.launch())
+        self._starts.inc()
         _log.info("MPS daemon started", process=self._pid, interface=self._control.interface)
         await self._up()
 
@@ -234,6 +237,7 @@ class Keeper:
         if problem != self.problem:
             (_log.warning if problem else _log.info)("MPS daemon looked at", problem=problem)
         self.problem = problem
+        self._serving.set(0 if problem else 1)
 
 
 def _pids(proc: Path) -> list[int]:

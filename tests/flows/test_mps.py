@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 
 from api import errors
 from driver import node
@@ -143,6 +144,7 @@ async def test_a_daemon_that_is_killed_is_started_anew_with_all_its_shares(machi
         os.kill(before, signal.SIGKILL)
         await until(lambda: driver.daemons() not in ([], [before]))
         await _published(running, "mps")
+        assert _told(driver) == {"elasticgpu_mps_serving": "1.0", "elasticgpu_mps_starts_total": "2.0"}
         assert await asyncio.to_thread(_takes, machine, driver, "a", 1024) == "ready"
         assert await asyncio.to_thread(_takes, machine, driver, "a", 1025) == "cuMemAlloc_v2 answers 2"
         await running.prepare(machine.share("b", 0, firm=MPS))
@@ -165,6 +167,7 @@ async def test_nothing_counts_before_a_client_was_served(machine: Machine, named
     async with machine.node() as running:
         await until(named.daemons)
         await _published(running, "none")
+        assert _told(named)["elasticgpu_mps_serving"] == "0.0"
         with pytest.raises(errors.Invalid, match=r"MPS: the MPS daemon has not been started yet"):
             await running.prepare(machine.share("a", 0, firm=MPS))
         named.fault()
@@ -177,6 +180,16 @@ async def test_a_daemon_that_ends_at_once_says_why(machine: Machine, named: MPSD
     async with machine.node() as running:
         await _published(running, "none")
         await _refused(machine, running, "the MPS daemon ends at once: Server encountered a fatal exception")
+
+
+def _told(driver: MPSDriver) -> dict[str, str]:
+    """The series about this daemon."""
+    lines = generate_latest().decode().splitlines()
+    return {
+        line.partition("{")[0]: line.rpartition(" ")[2]
+        for line in lines
+        if f'program="{driver.program}"' in line and "_created" not in line
+    }
 
 
 async def _refused(machine: Machine, running: node.Node, words: str) -> None:

@@ -62,6 +62,7 @@ STORIES: dict[str, tuple[dict[str, str], int, dict[str, str]]] = {
         {'elasticgpu_class_waiting_claims{class="x"}': "2", 'elasticgpu_cards{model="m",state="Free"}': "0"}, 16, {},
     ),
     "ElasticGPUCardsUnread": ({'elasticgpu_cards_read{instance="n"}': "0"}, 6, {"instance": "n"}),
+    "ElasticGPUMPSDown": ({'elasticgpu_mps_serving{instance="n"}': "0"}, 11, {"instance": "n"}),
     "ElasticGPUClaimStuck": (
         {'elasticgpu_claim_holds_card{claim_namespace="ml",claim_name="c",device="d",phase="Stuck"}': "1"}, 11,
         {"claim_namespace": "ml", "claim_name": "c", "device": "d"},
