@@ -7,6 +7,7 @@ that was replaced on disk is taken up by the next connection. No call is repeate
 """
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Awaitable
 from pathlib import Path
 from typing import TypeVar
@@ -203,7 +204,9 @@ def _device(item: wire.Device) -> remote.Device:
         name=item.device_id,
         state=wire.DeviceState.Name(item.state),
         reason=item.reason,
-        attributes=tuple((name, getattr(item, field)) for name, field in _ATTRIBUTES.items() if getattr(item, field)),
+        attributes=tuple(
+            (name, sys.intern(text)) for name, field in _ATTRIBUTES.items() if (text := getattr(item, field))
+        ),
         memory=item.memory_bytes,
     )
 

@@ -61,6 +61,8 @@ class PoolKeeper:
         self._over: set[str] = set()
         self._flying: dict[str, asyncio.Task[None]] = {}
         self._rests: dict[str, tuple[float, float]] = {}
+        self._listings = 0
+        self._basis: tuple[object, ...] = ()
         self._wake = asyncio.Event()
         self._heard_at = asyncio.get_running_loop().time()
         self._trouble = ""
@@ -123,6 +125,7 @@ class PoolKeeper:
         held, revision = await self._pool.leases()
         self._states = {device.name: device.state for device in found}
         self._devices |= {device.name: pools.device(device) for device in found}
+        self._listings += 1
         newer = {key: one for key, one in (self._leases or {}).items() if one.revision > revision or one.state.ended}
         self._leases = newer | {one.key: one for one in held}
         self._over |= {key for key in self._asked if key not in self._leases}
@@ -303,7 +306,11 @@ class PoolKeeper:
         if found is None:
             return
         fresh = asyncio.get_running_loop().time() - self._heard_at <= self._fresh_s
-        held = {result.device for claim in scene.claims for result in claim.results(self._name)}
+        held = frozenset(result.device for claim in scene.claims for result in claim.results(self._name))
+        basis = (found, scene.intents, held, self._listings, fresh, self.taints_stored)
+        if basis == self._basis:  # most changes are another pool's
+            return
+        self._basis = basis
         offer = pools.wanted(
             found,
             self._labels,

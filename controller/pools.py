@@ -6,6 +6,7 @@ What must stay true: a device that a claim holds is never taken out, only tainte
 devices, tainted; a server that stores no taints gets no device that would need one, but those that are held anyway.
 """
 
+import functools
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -17,6 +18,12 @@ from controller import remote
 
 _DOMAIN = f"{names.LOCAL_DRIVER}/"
 _VERSIONS = {names.COMPUTE_CAPABILITY, names.DRIVER_VERSION, names.CUDA_DRIVER_VERSION}
+_ALIKE = ((f"{_DOMAIN}{names.TYPE}", "gpu"), (f"{_DOMAIN}{names.BACKEND}", "remote"))
+_NAMES = {
+    name: f"{_DOMAIN}{name}" for name in (*_VERSIONS, names.UUID, names.PRODUCT_NAME, names.BRAND, names.ARCHITECTURE)
+}
+_MEMORY = f"{_DOMAIN}{names.MEMORY}"
+_CONDITIONS, _FAILURES = (names.ATTACHED,), (names.ATTACH_FAILED,)
 _STATE_TAINTS = {
     "DRAINING": resource.Taint(key=names.DRAINING_TAINT, effect="NoSchedule"),
     "UNWELL": resource.Taint(key=names.REMOTE_LOST_TAINT, effect="NoSchedule"),
@@ -61,7 +68,10 @@ def wanted(
             if device.name not in held:
                 continue
             found = set()
-        offered.append(replace(device, taints=tuple(sorted(found, key=lambda taint: (taint.key, taint.effect)))))
+        told = tuple(sorted(found, key=lambda taint: (taint.key, taint.effect)))
+        offered.append(
+            device if device.taints == told else replace(device, taints=told)
+        )  # thousands, and mostly without
     owner = resource.Owner(api_version=names.API_VERSION, kind=kinds.POOL_KIND, name=pool.name, uid=pool.uid)
     labels = tuple(sorted({*labels, *own}))
     return resource.Pool(name=pool.name, devices=tuple(offered), labels=labels, owner=owner)
@@ -87,18 +97,17 @@ def report(pool: remote.Pool, *, devices: int, leases: int, pool_id: str, troubl
 
 def device(found: remote.Device) -> resource.Device:
     """A card as the pool lists it, under the attributes that local cards have too."""
-    attributes: list[tuple[str, resource.Attribute]] = [(f"{_DOMAIN}{names.TYPE}", "gpu")]
-    attributes.append((f"{_DOMAIN}{names.BACKEND}", "remote"))
+    attributes: list[tuple[str, resource.Attribute]] = [*_ALIKE]
     for name, text in found.attributes:
         value: resource.Attribute | None = _version(text) if name in _VERSIONS else text
         if text and value is not None:
-            attributes.append((f"{_DOMAIN}{name}", value))
+            attributes.append((_NAMES[name], value))
     return resource.Device(
         name=found.name,
         attributes=tuple(attributes),
-        capacity=((f"{_DOMAIN}{names.MEMORY}", found.memory),) if found.memory else (),
-        conditions=(names.ATTACHED,),
-        failures=(names.ATTACH_FAILED,),
+        capacity=((_MEMORY, found.memory),) if found.memory else (),
+        conditions=_CONDITIONS,
+        failures=_FAILURES,
     )
 
 
@@ -110,8 +119,8 @@ def published(data: remote.JSON) -> resource.Device:
         name=data["name"],
         attributes=attributes,
         capacity=capacity,
-        conditions=(names.ATTACHED,),
-        failures=(names.ATTACH_FAILED,),
+        conditions=_CONDITIONS,
+        failures=_FAILURES,
     )
 
 
@@ -121,6 +130,7 @@ def _value(value: Mapping[str, Any]) -> resource.Attribute:
     return next(iter(value.values()))  # type: ignore[no-any-return]
 
 
+@functools.lru_cache(maxsize=256)
 def _version(text: str) -> resource.Version | None:
     """A semantic version of the numbers in it: 9.0 is 9.0.0, 535.104.05 is 535.104.5."""
     numbers = [str(int(number)) for number in _NUMBERS.findall(text)][:3]
