@@ -1,7 +1,8 @@
 """Multiplies two matrices by ggml and prints a digest of the product: python3 multiply.py <libraries> here|remote [times].
 
-Remote: on the card whose door REMOTE_GPU_ENDPOINTS names, by the certificate in the folder REMOTE_GPU_CREDENTIALS. ggml
-speaks plain TCP, so a thread of this program carries its bytes to the door by mutual TLS.
+Remote: on the card at GGML_RPC_SERVERS, where a relay carries what ggml says to the card's door. Without one: on the card
+whose door REMOTE_GPU_ENDPOINTS names, by the certificate in the folder REMOTE_GPU_CREDENTIALS; ggml speaks plain TCP, so a
+thread of this program carries its bytes there by mutual TLS.
 """
 
 import contextlib
@@ -70,9 +71,11 @@ def carry(host: str, port: int, credentials: Path) -> int:
 def backend(ggml: dict[str, Any], *, remote: bool) -> Any:
     if not remote:
         return ctypes.c_void_p(_call(ggml["cpu"], "ggml_backend_cpu_init"))
-    host, _, port = os.environ["REMOTE_GPU_ENDPOINTS"].split(",")[0].rpartition(":")
-    local = carry(host.strip("[]"), int(port), Path(os.environ["REMOTE_GPU_CREDENTIALS"]))
-    made = _call(ggml["rpc"], "ggml_backend_rpc_init", f"127.0.0.1:{local}".encode(), ctypes.c_uint32(0))
+    near = os.environ.get("GGML_RPC_SERVERS", "").split(",")[0]
+    if not near:
+        host, _, port = os.environ["REMOTE_GPU_ENDPOINTS"].split(",")[0].rpartition(":")
+        near = f"127.0.0.1:{carry(host.strip('[]'), int(port), Path(os.environ['REMOTE_GPU_CREDENTIALS']))}"
+    made = _call(ggml["rpc"], "ggml_backend_rpc_init", near.encode(), ctypes.c_uint32(0))
     if not made:
         sys.exit("the remote card cannot be reached")
     return ctypes.c_void_p(made)
