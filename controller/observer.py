@@ -3,24 +3,25 @@
     slices, classes (the watcher's) + claims, pods, nodes, ElasticGPU objects --> Scene --> recorder, metrics
 
 A kind that is not listed yet is unknown with that reason: cards are then unknown too, not free. So a right that is
-missing, or a CRD that is, costs this picture alone. It is made in a thread, since a large cluster takes a second.
+missing, or a CRD that is, costs this picture alone. It is made in a thread, from the one before: the first one of a large
+cluster takes a second.
 """
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from operator import attrgetter
+from typing import Any
 
 import structlog
 
 from api import errors
 from controller import gpus, watcher
 from kube import apiserver, informer
-from view import join, objects, reader
+from view import join, ledger, objects, reader
 
-T = TypeVar("T")
 _log = structlog.get_logger("observer")
 
 _PACE_S = 1.0
@@ -73,7 +74,9 @@ class Observer:
         self._rules = informer.Informer(api, f"{_SERVED}/{_RULES}", project=reader.taint_rule)
         self._no_rules = False
         self._stale = asyncio.Event()
-        self._latest = self._scene(0)
+        self._ledger = ledger.Ledger()
+        nothing = self._seen()
+        self._latest = Scene(number=0, seen=nothing, view=join.View(nothing), gpus=None)
         self._turn = asyncio.Condition()
 
     async def run(self, show: Callable[[Scene], None]) -> None:
@@ -87,9 +90,10 @@ class Observer:
             while True:
                 await self._stale.wait()
                 self._stale.clear()
-                now = self._scene(self._latest.number + 1)
-                started = asyncio.get_running_loop().time()
-                await asyncio.to_thread(_make, now.view)
+                started, seen = asyncio.get_running_loop().time(), self._seen()
+                found = dict(self._gpus.objects) if self._gpus.synced.is_set() else None
+                view = await asyncio.to_thread(self._ledger.view, seen)
+                now = Scene(number=self._latest.number + 1, seen=seen, view=view, gpus=found)
                 took_s = asyncio.get_running_loop().time() - started
                 show(now)
                 async with self._turn:
@@ -114,19 +118,17 @@ class Observer:
         cuts = [kept.cut_at for kept in (*self._lent, *self._own.values()) if kept.cut_at is not None]
         return time.monotonic() - min(cuts) if cuts else None
 
-    def _scene(self, number: int) -> Scene:
-        seen = objects.Objects(
-            slices=_part(self._slices, lambda item: item.seen),
-            claims=_part(self._claims, lambda item: item),
-            pods=_part(self._pods, lambda item: item and item.user),
-            drivers=_part(self._pods, lambda item: item and item.driver),
-            nodes=_part(self._nodes, lambda item: item),
-            classes=_part(self._classes, lambda item: item.seen),
-            device_classes=_part(self._device_classes, lambda item: item.seen),
-            rules=objects.Part() if self._no_rules else _part(self._rules, lambda item: item),
+    def _seen(self) -> objects.Objects:
+        return objects.Objects(
+            slices=_part(self._slices, "seen"),
+            claims=_part(self._claims),
+            pods=_part(self._pods, "user"),
+            drivers=_part(self._pods, "driver"),
+            nodes=_part(self._nodes),
+            classes=_part(self._classes, "seen"),
+            device_classes=_part(self._device_classes, "seen"),
+            rules=objects.Part() if self._no_rules else _part(self._rules),
         )
-        found = dict(self._gpus.objects) if self._gpus.synced.is_set() else None
-        return Scene(number=number, seen=seen, view=join.View(seen), gpus=found)
 
     @property
     def rules(self) -> Mapping[str, objects.TaintRule | None]:
@@ -159,12 +161,10 @@ def _pod(data: dict[str, Any]) -> _Pod | None:
     return _Pod(user=user, driver=driver) if user or driver else None
 
 
-def _part(kept: informer.Informer[Any], of: Callable[[Any], T | None]) -> objects.Part[T]:
+def _part(kept: informer.Informer[Any], of: str = "") -> objects.Part[Any]:
+    """`of`: the part of what is kept that the picture shows, where it is not all of it."""
     if not kept.synced.is_set():
         return objects.Part(unknown="not listed yet")
-    return objects.Part(items=tuple(found for item in kept.objects.values() if (found := of(item)) is not None))
-
-
-def _make(view: join.View) -> None:
-    """All that will be asked of it, so that nobody waits for it in the event loop."""
-    _ = view.cards, view.models, view.nodes, view.namespaces, view.classes, view.problems
+    found: Iterable[Any] = kept.objects.values()
+    found = map(attrgetter(of), filter(None, found)) if of else found
+    return objects.Part(items=tuple(one for one in found if one is not None))

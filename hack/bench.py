@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from hack.cluster import build
-from hack.measure import admission, apiserver, explaining, figures, kubelet, plugins, pods, rounds
+from hack.measure import admission, apiserver, explaining, figures, kubelet, picture, plugins, pods, rounds
 from tests.fakes import cards
 
 RSS_MARKS = (200, 1000)
@@ -239,6 +239,8 @@ def main() -> None:
     seen = [*measured(bench, quick=arguments.quick), *admitted]
     say("explanations over clusters of up to 5,000 nodes")
     seen.extend(explaining.measured())
+    say("the picture of 40,000 cards")
+    seen.extend(picture.measured())
     if arguments.cluster:
         say("pods with and without a claim on the real cluster")
         seen.extend(on_a_cluster(5 if arguments.quick else 20))

@@ -10,6 +10,8 @@ command line alike. Each part is made when it is first asked for, and kept: who 
 import functools
 from collections.abc import Mapping
 from dataclasses import fields
+from types import MappingProxyType
+from typing import Any
 
 from view import cards, objects, picture, problems, totals, users
 
@@ -17,10 +19,11 @@ _Pools = tuple[cards.Pool, ...]
 
 
 class View:
-    """The whole picture of what was `seen`."""
+    """The whole picture of what was `seen`. `made`: parts of it that are there already, by their names here."""
 
-    def __init__(self, seen: objects.Objects) -> None:
+    def __init__(self, seen: objects.Objects, made: Mapping[str, Any] = MappingProxyType({})) -> None:
         self._seen = seen
+        self.__dict__.update(made)
 
     @functools.cached_property
     def cards(self) -> tuple[picture.Card, ...]:
@@ -28,11 +31,11 @@ class View:
 
     @functools.cached_property
     def pods(self) -> tuple[picture.Pod, ...]:
-        return users.pods(self._known)
+        return users.pods(self.known)
 
     @functools.cached_property
     def claims(self) -> tuple[picture.Claim, ...]:
-        return users.claims(self._known)
+        return users.claims(self.known)
 
     @functools.cached_property
     def total(self) -> picture.Tally | None:
@@ -61,7 +64,7 @@ class View:
 
     @functools.cached_property
     def problems(self) -> tuple[picture.Problem, ...]:
-        return problems.find(self.pools, self._known, self.pods)
+        return problems.find(self.pools, self.known, self.pods)
 
     @functools.cached_property
     def unknown(self) -> Mapping[str, str]:
@@ -83,13 +86,9 @@ class View:
         return cards.pools(self._seen.slices.items)
 
     @functools.cached_property
-    def _known(self) -> users.Known:
-        return users.Known(
-            seen=self._seen,
-            claims={(claim.namespace, claim.name): claim for claim in self._seen.claims.items},
-            cards={(card.pool, card.name): card for card in self.cards},
-            total=self.total,
-        )
+    def known(self) -> users.Known:
+        found = {(card.pool, card.name): card for card in self.cards}
+        return users.Known.of(self._seen, found, self.total)
 
     @property
     def _parts(self) -> Mapping[str, objects.Part[object]]:

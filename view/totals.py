@@ -76,10 +76,16 @@ def workload_types(
 def classes(
     cards: Iterable[picture.Card], claims: Iterable[objects.Claim], known: Iterable[objects.GPUClass]
 ) -> tuple[picture.Class, ...]:
-    booked = {found.name: found for found in _booked(cards, lambda holder: (holder.class_name,))}
+    return classes_of(_booked(cards, lambda holder: (holder.class_name,)), claims, known)
+
+
+def classes_of(
+    found: Iterable[picture.Booked], claims: Iterable[objects.Claim], known: Iterable[objects.GPUClass]
+) -> tuple[picture.Class, ...]:
+    booked = {one.name: one for one in found}
     waiting: defaultdict[str, int] = defaultdict(int)
-    for claim in claims:
-        for name in set() if claim.allocated else {name for _, name in claim.classes}:
+    for claim in [claim for claim in claims if not claim.allocated]:
+        for name in {name for _, name in claim.classes}:
             waiting[name] += 1
     return tuple(
         _class(item, booked.get(item.name, picture.Booked(name=item.name)), waiting[item.name])

@@ -5,22 +5,47 @@ scheduler or the kubelet says is kept beside it as evidence, and never taken apa
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from view import cards, objects, picture
 
+Key = cards.Key
 _OVER = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What pods and claims are explained by."""
+    """What pods and claims are explained by.
+
+    alive: uids of pods. drivers: by node. class_names: of the device classes; foreign: those that give no card of ours.
+    """
 
     seen: objects.Objects
     claims: Mapping[objects.Reference, objects.Claim]
-    cards: Mapping[cards.Key, picture.Card]
+    cards: Mapping[Key, picture.Card]
     total: picture.Tally | None
+    alive: Collection[str]
+    drivers: Mapping[str, Collection[objects.DriverPod]]
+    class_names: frozenset[str]
+    foreign: frozenset[str]
+
+    @classmethod
+    def of(cls, seen: objects.Objects, found: Mapping[Key, picture.Card], total: picture.Tally | None) -> "Known":
+        drivers: defaultdict[str, list[objects.DriverPod]] = defaultdict(list)
+        for pod in seen.drivers.items:
+            drivers[pod.node].append(pod)
+        classes = seen.device_classes.items
+        return cls(
+            seen=seen,
+            claims={(claim.namespace, claim.name): claim for claim in seen.claims.items},
+            cards=found,
+            total=total,
+            alive={pod.uid for pod in seen.pods.items},
+            drivers=drivers,
+            class_names=frozenset(item.name for item in classes),
+            foreign=frozenset(item.name for item in classes if not item.ours),
+        )
 
     def concerns(self, claim: objects.Claim) -> bool:
         """It holds a card of ours, or waits for a class that gives cards of ours, or for one that does not exist."""
@@ -28,17 +53,23 @@ class Known:
             return bool(claim.results)
         if self.seen.device_classes.unknown:
             return True
-        foreign = {item.name for item in self.seen.device_classes.items if not item.ours}
-        return not claim.classes or any(name not in foreign for _, name in claim.classes)
+        return not claim.classes or any(name not in self.foreign for _, name in claim.classes)
+
+    def answers(self, node: str) -> bool:
+        """Whether a driver answers for the node's cards."""
+        return any(pod.ready for pod in self.drivers.get(node, ()))
 
 
 def pods(known: Known) -> tuple[picture.Pod, ...]:
-    """Pods that have cards or wait for some; those that are over hold nothing any more, and are left out."""
-    return tuple(
-        _pod(pod, claims, known)
-        for pod in sorted(known.seen.pods.items, key=lambda pod: (pod.namespace, pod.name))
-        if pod.phase not in _OVER and (claims := _of(pod, known)) is not None
-    )
+    """Pods that have cards or wait for some, by namespace and name."""
+    ordered = sorted(known.seen.pods.items, key=lambda pod: (pod.namespace, pod.name))
+    return tuple(found for one in ordered if (found := pod(one, known)) is not None)
+
+
+def pod(one: objects.Pod, known: Known) -> picture.Pod | None:
+    """None for a pod that is over, and holds nothing any more, and for one that has other drivers' claims alone."""
+    claims_ = None if one.phase in _OVER else _of(one, known)
+    return None if claims_ is None else _pod(one, claims_, known)
 
 
 def claims(known: Known) -> tuple[picture.Claim, ...]:
@@ -114,17 +145,15 @@ def _missing(pod: objects.Pod, word: str, name: str, known: Known) -> str:
     claim = known.claims.get((pod.namespace, name))
     if claim is None:
         return f"claim {name} does not exist" if known.seen.claims.whole else ""
-    classes = {item.name for item in known.seen.device_classes.items}
     if known.seen.device_classes.whole and not claim.allocated:
-        gone = [class_ for _, class_ in claim.classes if class_ not in classes]
+        gone = [class_ for _, class_ in claim.classes if class_ not in known.class_names]
         if gone and len(gone) == len(claim.classes):
             return f"claim {name} asks for class {gone[0]}, which does not exist"
     return ""
 
 
 def _silent(node: str, known: Known) -> str:
-    drivers = known.seen.drivers
-    if drivers.unknown or any(pod.ready for pod in drivers.items if pod.node == node):
+    if known.seen.drivers.unknown or known.answers(node):
         return ""
     return ", and its driver does not answer"
 

@@ -1,0 +1,93 @@
+"""Sums that are kept up to date: a card is taken out as it was and put in as it is.
+
+They give what `totals` gives of all cards at once.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from api import names
+from view import picture
+
+T = TypeVar("T")
+
+_STATES = {state: state.value.lower() for state in picture.State}
+_OPEN = (picture.State.FREE, picture.State.PARTLY)
+
+
+class Tallies:
+    """Cards by model and state."""
+
+    def __init__(self) -> None:
+        self._models: defaultdict[str, Counter[str]] = defaultdict(Counter)
+
+    def put(self, cards: Iterable[picture.Card], sign: int) -> None:
+        for card in cards:
+            model = self._models[card.model or ""]
+            model["total"] += sign
+            model[_STATES[card.state]] += sign
+            model["memory"] += sign * card.capacity.get(names.MEMORY, 0)
+            if card.free is None:
+                model["unknown_free"] += sign
+            elif card.state in _OPEN:
+                model["memory_free"] += sign * card.free.get(names.MEMORY, 0)
+            if not model["total"]:
+                del self._models[card.model or ""]
+
+    def models(self) -> tuple[picture.Model, ...]:
+        return tuple(picture.Model(name=name, tally=_tally(found)) for name, found in sorted(self._models.items()))
+
+    def total(self) -> picture.Tally:
+        summed: Counter[str] = Counter()
+        for found in self._models.values():
+            summed.update(found)
+        return _tally(summed)
+
+
+class Book:
+    """What holders have, by a name that each has."""
+
+    def __init__(self, key: Callable[[picture.Holder], str]) -> None:
+        self._key = key
+        self._cards: defaultdict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+        self._claims: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._pods: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._memory: Counter[str] = Counter()
+
+    def put(self, cards: Iterable[picture.Card], sign: int) -> None:
+        for card in cards:
+            for holder in card.holders:
+                key = self._key(holder)
+                _count(self._cards[key], (card.pool, card.name), sign)
+                _count(self._claims[key], holder.uid, sign)
+                for pod in holder.pods:
+                    _count(self._pods[key], pod.uid, sign)
+                self._memory[key] += sign * holder.amounts.get(names.MEMORY, 0)
+                if not self._cards[key]:
+                    for kept in (self._cards, self._claims, self._pods, self._memory):
+                        kept.pop(key, None)
+
+    def booked(self) -> tuple[picture.Booked, ...]:
+        return tuple(
+            picture.Booked(
+                name=key,
+                cards=len(self._cards[key]),
+                claims=len(self._claims[key]),
+                pods=len(self._pods.get(key, ())),
+                memory=self._memory[key],
+            )
+            for key in sorted(self._cards)
+        )
+
+
+def _count(counted: Counter[T], key: T, sign: int) -> None:
+    counted[key] += sign
+    if not counted[key]:
+        del counted[key]
+
+
+def _tally(found: Counter[str]) -> picture.Tally:
+    free = None if found["unknown_free"] else found["memory_free"]
+    counts = {name: found[name] for name in ("total", "memory", *_STATES.values())}
+    return picture.Tally(memory_free=free, **counts)

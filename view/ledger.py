@@ -1,0 +1,275 @@
+"""The picture kept up to date: after an event only what it touches is made anew.
+
+    Objects, those that did not change the very same as before --> which differ --> the pools, claims, pods, nodes that
+        these touch --> their cards, rows and problems --> the next View
+
+What must stay true: it gives what `join.View` gives of the same objects, whatever came before; tests/view/test_ledger.py
+compares. A View that was given out never changes. Where a kind becomes known or unknown, or device classes or rules
+change, all is made anew.
+"""
+
+import bisect
+import itertools
+import operator
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import fields, replace
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
+
+from api import names
+from view import books, cards, join, objects, picture, problems, totals, users
+
+K = TypeVar("K", bound=Hashable)
+M = TypeVar("M", bound=Hashable)
+V = TypeVar("V")
+_COMPARED = ("device_classes", "rules")
+
+
+class Kept(Generic[K, V]):
+    """The objects of one kind."""
+
+    def __init__(self, *key: str) -> None:
+        self._key: Callable[[V], Any] = attrgetter(*key)
+        self._items: Sequence[V] = ()
+        self.now: dict[K, V] = {}
+
+    def take(self, items: Sequence[V]) -> dict[K, tuple[V | None, V | None]]:
+        """Key -> what it was and what it is, of those that differ.
+
+        Who did not change mostly has the place that it had: pairs are compared without a look at the objects.
+        """
+        before, self._items = self._items, items
+        aside = itertools.compress(items, map(operator.is_not, items, before))
+        changed: dict[K, tuple[V | None, V | None]] = {}
+        for item in itertools.chain(aside, items[len(before) :]):
+            key = self._key(item)
+            was = self.now.get(key)
+            if was is not item:
+                changed[key] = (was, item)
+                self.now[key] = item
+        if len(self.now) != len(items):
+            for key in self.now.keys() - set(map(self._key, items)):
+                changed[key] = (self.now.pop(key), None)
+        return changed
+
+
+class Index(Generic[K, M]):
+    """Key -> the members that name it."""
+
+    def __init__(self) -> None:
+        self._members: defaultdict[K, set[M]] = defaultdict(set)
+        self._keys: dict[M, frozenset[K]] = {}
+
+    def put(self, member: M, keys: Iterable[K]) -> frozenset[K]:
+        """Gives the keys that it names or named."""
+        now, before = frozenset(keys), self._keys.pop(member, frozenset())
+        for key in before - now:
+            self._members[key].discard(member)
+            if not self._members[key]:
+                del self._members[key]
+        for key in now - before:
+            self._members[key].add(member)
+        if now:
+            self._keys[member] = now
+        return now | before
+
+    def of(self, *keys: K) -> set[M]:
+        return set().union(*(self._members[key] for key in keys if key in self._members))
+
+
+class Ledger:
+    """Makes one View after another; one caller at a time."""
+
+    def __init__(self) -> None:
+        self._basis: object = None
+        self._moved = True
+        self._reset()
+
+    def view(self, seen: objects.Objects) -> join.View:
+        basis = _basis(seen)
+        if basis != self._basis:
+            self._reset()
+            self._basis = basis
+        pools, claims, pods, nodes = self._differing(seen)
+        nodes |= {node for pool in pools for node in self._renew_pool(pool, seen)}
+        if self._moved:
+            self._order[:] = sorted(self._pools, key=lambda name: (self._pools[name].node, name))
+            self._names[:] = sorted(self._pools)
+            self._moved = False
+        for node in nodes:
+            self._renew_node(node, seen)
+        known = self._known(seen)
+        about = pools | self._pools_of_node.of(*nodes)
+        claims |= self._claims_of_pool.of(*about, *(names.POOL_PREFIX + node for node in nodes))
+        pods |= self._pods_of_claim.of(*claims) | self._waiting
+        for pod in pods:
+            self._renew_pod(pod, known)
+        self._renew_problems(about, claims, pods, known)
+        return self._made(seen, known.total)
+
+    def _reset(self) -> None:
+        self._slices: Kept[str, objects.Slice] = Kept("name")
+        self._claims: Kept[objects.Reference, objects.Claim] = Kept("namespace", "name")
+        self._pods: Kept[objects.Reference, objects.Pod] = Kept("namespace", "name")
+        self._nodes: Kept[str, objects.Node] = Kept("name")
+        self._drivers: Kept[objects.Reference, objects.DriverPod] = Kept("namespace", "name")
+        self._slices_of: Index[str, str] = Index()
+        self._claims_of_pool: Index[str, objects.Reference] = Index()
+        self._claims_of_pod: Index[str, objects.Reference] = Index()
+        self._pods_of_claim: Index[objects.Reference, objects.Reference] = Index()
+        self._drivers_of: Index[str, objects.Reference] = Index()
+        self._pools_of_node: Index[str, str] = Index()
+        self._pools: dict[str, cards.Pool] = {}
+        self._order: list[str] = []
+        self._names: list[str] = []
+        self._moved = True
+        self._cards: dict[str, tuple[picture.Card, ...]] = {}
+        self._by_key: dict[cards.Key, picture.Card] = {}
+        self._by_uid: dict[str, objects.Pod] = {}
+        self._tallies = books.Tallies()
+        self._namespaces = books.Book(lambda holder: holder.namespace)
+        self._classes = books.Book(lambda holder: holder.class_name)
+        self._drivers_at: dict[str, tuple[objects.DriverPod, ...]] = {}
+        self._node_rows: dict[str, picture.Node] = {}
+        self._pod_rows: dict[objects.Reference, picture.Pod] = {}
+        self._pod_order: list[objects.Reference] = []
+        self._waiting: set[objects.Reference] = set()
+        self._wrong: dict[tuple[str, Any], tuple[picture.Problem, ...]] = {}
+
+    def _differing(
+        self, seen: objects.Objects
+    ) -> tuple[set[str], set[objects.Reference], set[objects.Reference], set[str]]:
+        """Pools, claims, pods and nodes that something was heard of."""
+        pools: set[str] = set()
+        for name, (_, item) in self._slices.take(seen.slices.items).items():
+            pools |= self._slices_of.put(name, (item.pool,) if item else ())
+        claims = self._claims.take(seen.claims.items)
+        for claim, (_, found) in claims.items():
+            pools |= self._claims_of_pool.put(claim, (one.pool for one in found.results) if found else ())
+            self._claims_of_pod.put(claim, (uid for _, uid in found.reserved_for) if found else ())
+        pods = self._pods.take(seen.pods.items)
+        touched = set(claims)
+        for ref, (was, pod) in pods.items():
+            self._pods_of_claim.put(ref, ((pod.namespace, name) for _, name in pod.claims if name) if pod else ())
+            if was and (pod is None or pod.uid != was.uid):
+                self._by_uid.pop(was.uid, None)
+            if pod:
+                self._by_uid[pod.uid] = pod
+            held_by = self._claims_of_pod.of(*(one.uid for one in (was, pod) if one))
+            touched |= held_by
+            pools |= {result.pool for name in held_by for result in self._claims.now[name].results}
+        nodes = set(self._nodes.take(seen.nodes.items))
+        for ref, (_, driver) in self._drivers.take(seen.drivers.items).items():
+            nodes |= self._drivers_of.put(ref, (driver.node,) if driver else ())
+        return pools, touched, set(pods), nodes
+
+    def _renew_pool(self, name: str, seen: objects.Objects) -> set[str]:
+        """Gives the nodes that it is of, and was."""
+        before = self._cards.pop(name, ())
+        for book in (self._tallies, self._namespaces, self._classes):
+            book.put(before, -1)
+        for card in before:
+            self._by_key.pop((card.pool, card.name), None)  # a pool may name a device twice by mistake
+        was = self._pools.pop(name, None)
+        for pool in cards.pools(self._slices.now[one] for one in self._slices_of.of(name)):
+            holding = [self._claims.now[claim] for claim in sorted(self._claims_of_pool.of(name))]
+            uids = dict.fromkeys(uid for claim in holding for _, uid in claim.reserved_for)
+            pods = tuple(self._by_uid[uid] for uid in uids if uid in self._by_uid)
+            claims = replace(seen.claims, items=tuple(holding))
+            made = cards.build((pool,), claims, replace(seen.pods, items=pods), seen.rules.items)
+            for book in (self._tallies, self._namespaces, self._classes):
+                book.put(made, 1)
+            self._by_key |= {(card.pool, card.name): card for card in made}
+            self._pools[name], self._cards[name] = pool, made
+        now, pool_now = self._cards.get(name, ()), self._pools.get(name)
+        if (was and was.node) != (pool_now and pool_now.node):
+            self._moved = True
+        return set(self._pools_of_node.put(name, {card.node for card in now} | self._node_of(name)))
+
+    def _node_of(self, pool: str) -> set[str]:
+        return {self._pools[pool].node} - {""} if pool in self._pools else set()
+
+    def _renew_node(self, name: str, seen: objects.Objects) -> None:
+        found = [card for pool in self._pools_of_node.of(name) for card in self._cards[pool] if card.node == name]
+        drivers = tuple(self._drivers.now[driver] for driver in self._drivers_of.of(name))
+        nodes = (self._nodes.now[name],) if name in self._nodes.now else ()
+        self._drivers_at[name] = drivers
+        self._node_rows.pop(name, None)
+        for row in totals.nodes(found, replace(seen.nodes, items=nodes), replace(seen.drivers, items=drivers)):
+            self._node_rows[name] = row
+
+    def _known(self, seen: objects.Objects) -> users.Known:
+        """For now: a View makes one of its own when it is asked for what is not made here."""
+        classes = seen.device_classes.items
+        return users.Known(
+            seen=seen,
+            claims=self._claims.now,
+            cards=self._by_key,
+            total=None if seen.slices.unknown else self._tallies.total(),
+            alive=self._by_uid.keys(),
+            drivers=self._drivers_at,
+            class_names=frozenset(item.name for item in classes),
+            foreign=frozenset(item.name for item in classes if not item.ours),
+        )
+
+    def _renew_pod(self, ref: objects.Reference, known: users.Known) -> None:
+        pod = self._pods.now.get(ref)
+        row = users.pod(pod, known) if pod else None
+        was = self._pod_rows.pop(ref, None)
+        if row is None and was is not None:
+            del self._pod_order[bisect.bisect_left(self._pod_order, ref)]
+        elif row is not None and was is None:
+            bisect.insort(self._pod_order, ref)
+        self._waiting.discard(ref)
+        if row is not None:
+            self._pod_rows[ref] = row
+            if row.waiting:
+                self._waiting.add(ref)
+
+    def _renew_problems(
+        self,
+        pools: Iterable[str],
+        claims: Iterable[objects.Reference],
+        pods: Iterable[objects.Reference],
+        known: users.Known,
+    ) -> None:
+        for name in pools:
+            pool = self._pools.get(name)
+            node = self._nodes.now.get(pool.node) if pool else None
+            each = {card.name: card for card in self._cards.get(name, ())}
+            of_cards = itertools.chain.from_iterable(map(problems.of_card, each.values()))
+            self._found("pool", name, (*of_cards, *(problems.of_pool(pool, node, known) if pool else ())))
+        for ref in claims:
+            claim = self._claims.now.get(ref)
+            self._found("claim", ref, problems.of_claim(claim, known) if claim else ())
+        for ref in pods:
+            pod = self._pod_rows.get(ref)
+            self._found("pod", ref, problems.of_pod(pod) if pod else ())
+
+    def _found(self, kind: str, key: Hashable, found: Iterable[picture.Problem]) -> None:
+        self._wrong.pop((kind, key), None)
+        if told := tuple(found):
+            self._wrong[kind, key] = told
+
+    def _made(self, seen: objects.Objects, total: picture.Tally | None) -> join.View:
+        wrong = itertools.chain(*self._wrong.values(), problems.of_classes(seen.classes))
+        made = {
+            "pools": tuple(map(self._pools.__getitem__, self._names)),
+            "cards": tuple(itertools.chain.from_iterable(map(self._cards.__getitem__, self._order))),
+            "total": total,
+            "models": self._tallies.models(),
+            "nodes": () if seen.slices.unknown else tuple(map(self._node_rows.__getitem__, sorted(self._node_rows))),
+            "namespaces": self._namespaces.booked(),
+            "classes": totals.classes_of(self._classes.booked(), seen.claims.items, seen.classes.items),
+            "pods": tuple(map(self._pod_rows.__getitem__, self._pod_order)),
+            "problems": problems.ordered(wrong),
+        }
+        return join.View(seen, made)
+
+
+def _basis(seen: objects.Objects) -> object:
+    """What all depends on."""
+    parts = {field.name: getattr(seen, field.name) for field in fields(seen)}
+    limits = [(part.unknown, part.namespace, part.partial, part.unreadable) for part in parts.values()]
+    return limits, [parts[name].items for name in _COMPARED]
