@@ -31,6 +31,7 @@ NAMESPACE = "elastic-gpu-demo"
 POD = "whole-card"
 SHARING = ("share-a", "share-b")
 CLUSTER = "demo"
+_CLASS, _VIEWER, _BINDING = "training.elasticgpu.io", "viewer", "elastic-gpu-demo-viewer"
 _WITH_CHART = "elasticgpu.io/demo-with-chart"
 
 _START = time.monotonic()
@@ -77,6 +78,7 @@ def _up() -> None:
     _apply(target, SHARES / "class.yaml", SHARES / "two-pods.yaml")
     _wait_for(target.kubectl, *SHARING)
     _show(target.kubectl)
+    _let_look(target.kubectl)
     _how_to_go_on(target)
 
 
@@ -244,13 +246,28 @@ def _how_to_go_on(target: Target) -> None:
         else ""
     )
     _print(
-        f"{here}kubectl egpu; kubectl egpu cards; kubectl egpu pods -A; kubectl get egpu -o wide\n"
+        f"{here}kubectl egpu                        the whole cluster, and what is wrong\n"
+        f"kubectl egpu cards                  which pod has which card, and what is left of each\n"
+        f"kubectl egpu explain pod/{POD} -n {NAMESPACE}\n"
+        f"kubectl egpu fit --class {_CLASS}\n"
         f"kubectl -n {NAMESPACE} exec -it {POD} -- sh\n"
-        f"kubectl -n {NAMESPACE} get resourceclaims -o yaml\n"
-        "kubectl get resourceslices,deviceclasses,elasticgpuclasses\n"
-        f"kubectl -n {release.NAMESPACE} logs daemonset/{release.NAME}-node\n"
-        "make demo-down      removes all of it"
+        "make demo-down                      removes all of it\n"
+        f"\nThe page: http://127.0.0.1:8081/ while this runs, with the token that the second line prints:\n"
+        f"kubectl -n {release.NAMESPACE} port-forward deployment/{release.NAME}-controller 8081\n"
+        f"kubectl -n {NAMESPACE} create token {_VIEWER}"
     )
+
+
+def _let_look(kubectl: Kubectl) -> None:
+    """Somebody whom the page shows everything: a service account with the role `view`."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": _VIEWER, "namespace": NAMESPACE}}
+    subject = {"kind": "ServiceAccount", "name": _VIEWER, "namespace": NAMESPACE}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": _BINDING},
+        "roleRef": role, "subjects": [subject],
+    }  # fmt: skip
+    kubectl("apply", "-f", "-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": [account, binding]}))
 
 
 def _down() -> None:
@@ -265,6 +282,7 @@ def _down() -> None:
     with_chart = _chart_is_the_demos(kubectl)
     _step(f"The demo's pods{', then the chart' if with_chart else '; the chart was there before and stays'}")
     kubectl("delete", "namespace", NAMESPACE)
+    kubectl("delete", "clusterrolebinding", _BINDING, "--ignore-not-found")
     kubectl("delete", "--ignore-not-found", "-f", str(SHARES / "class.yaml"))
     if with_chart:
         release.uninstall(kubectl)

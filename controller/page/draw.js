@@ -20,6 +20,9 @@ export function clean(text) {
   return String(text).replace(UNPRINTABLE, (sign) => "\\u" + sign.charCodeAt(0).toString(16).padStart(4, "0"));
 }
 
+// Text of several lines: each cleaned, the breaks kept.
+export const lines = (text) => String(text).split("\n").map(clean).join("\n");
+
 export const name = (text) => el("bdi", {}, clean(text));
 export const unknown = (why = "not known") => el("span", { class: "soft", title: clean(why) }, "unknown");
 export const none = () => el("span", { class: "soft" }, "none");

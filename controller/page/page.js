@@ -136,6 +136,7 @@ const VIEWS = {
     ask: ({ parts }) => ask(`pods/${parts.map(encodeURIComponent).join("/")}`), draw: pod,
     command: ({ parts }) => `kubectl describe pod ${parts[1]} -n ${parts[0]}`,
   },
+  fit: { ask: fitAsk, draw: fitPage, command: fitCommand },
   problems: { ask: () => ask("problems"), draw: problemsPage, command: () => "kubectl egpu status -o wide" },
   search: { ask: ({ query }) => ask("search", { q: query.get("q") }), draw: results, command: () => "kubectl egpu cards" },
 };
@@ -558,6 +559,47 @@ function pod(data) {
       [{ title: "Claim" }, { title: "State" }, { title: "Class" }, { title: "Age", number: true }],
       data.claims.map((one) => [d.name(one.name), d.state(one.state), d.clean(one.classes.join(", ")), d.age(one.created, now())]))] : null,
     data.problems.length ? problemList({ items: data.problems, more: 0, hidden: 0 }, "Problems of this pod") : null,
+  ];
+}
+
+// Whether there is room: a question in the address, an answer below the form.
+
+async function fitAsk({ query }) {
+  const overview = await ask("overview");
+  const data = { classes: overview.data.classes, answer: "" };
+  if (query.get("class")) {
+    data.answer = await asked("fit", Object.fromEntries(query)).then((told) => told.text, (error) => {
+      if (error.status === 400 || error.status === 503) return error.message;
+      throw error;
+    });
+  }
+  return { as: overview.as, data };
+}
+
+function fitCommand({ query }) {
+  const flags = ["class", "count", "cores", "memory"].filter((name) => query.get(name)).map((name) => `--${name} ${query.get(name)}`);
+  return ["kubectl egpu fit", ...flags].join(" ");
+}
+
+function fitPage(data, at) {
+  const value = (name) => at.query.get(name) ?? "";
+  const field = (name, title, more) => d.el("label", {}, title + " ",
+    d.el("input", { name, value: value(name), size: 8, "data-key": "fit " + name, ...more }));
+  const form = d.el(
+    "form", { class: "tools" },
+    d.el("label", {}, "Class ", d.el("select", { name: "class", "data-key": "fit class" },
+      data.classes.map((one) => d.el("option", { value: one.name, selected: one.name === value("class") }, d.clean(one.name))))),
+    field("count", "Cards", { type: "number", min: 1 }), field("cores", "Cores, %", { type: "number", min: 0, max: 100 }),
+    field("memory", "Memory", { placeholder: "20Gi" }), d.el("button", { type: "submit" }, "Does it fit?"),
+  );
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    go(["fit"], [...new FormData(form)].filter(([, text]) => text));
+  });
+  return [
+    d.el("h1", {}, "Is there room?"),
+    data.classes.length ? form : d.el("p", {}, "There is no class."),
+    data.answer ? d.el("pre", { id: "answer" }, d.lines(data.answer)) : null,
   ];
 }
 

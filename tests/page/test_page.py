@@ -93,6 +93,18 @@ def test_from_the_map_to_the_node_to_the_card_to_the_pod_and_back(stage: Stage, 
     expect(page.get_by_role("heading", name=f"Card {name_of(2)}")).to_be_visible()
 
 
+def test_room_is_asked_for_by_a_form_and_the_question_is_in_the_address(stage: Stage, open_page: Open) -> None:
+    a_town(stage)
+    page = open_page(f"{stage.start()}#/fit")
+    page.get_by_label("Class").select_option("training.elasticgpu.io")
+    page.get_by_label("Cards").fill("2")
+    page.get_by_role("button", name="Does it fit?").click()
+    expect(page.locator("#answer")).to_contain_text("2 cards of class training.elasticgpu.io")
+    assert page.url.endswith("#/fit?class=training.elasticgpu.io&count=2")
+    expect(page.locator("footer")).to_contain_text("kubectl egpu fit --class training.elasticgpu.io --count 2")
+    picture(page, "fit")
+
+
 def test_a_change_in_the_cluster_shows_without_a_reload(stage: Stage, open_page: Open) -> None:
     a_town(stage)
     page = open_page(stage.start())
