@@ -67,7 +67,7 @@ async def serve(api: apiserver.APIServer, given: settings.Settings) -> None:
     if far is not None:
         writers.append(lambda: remotes.Remotes(api, far, series, _clock, given, leader.epoch).run())
     front = desk.Desk(look, reviewer.Reviewer(api), _clock)
-    open_port = web.operations(series.registry, series.named, watch.missing, front)
+    open_port = web.operations(series.registry, series.named, series.nodes, watch.missing, front)
     async with (
         web.served(open_port, given.port, "EGPU_PORT") as port,
         _page(front, answers.Answers(api, _clock), given) as page_port,

@@ -23,6 +23,8 @@ _PREFIX = names.METRIC_PREFIX + "controller_"
 _SEEN = tuple(kind for kind in problems.Kind if kind not in (problems.Kind.CLASS_NOT_READY, problems.Kind.CLASS_EMPTY))
 """Problems of classes have series of their own."""
 _VIEW = names.METRIC_PREFIX
+_STATES = tuple((state.value, state.value.lower()) for state in picture.State)
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class Metrics:
@@ -95,6 +97,20 @@ class Metrics:
         """Pods and claims that were looked at and not allocated."""
         self._waiting.set(wants)
 
+    def nodes(self) -> bytes:
+        """The series of nodes, as Prometheus reads them: 25,000 in a large cluster, for which the library takes too long."""
+        view = self._sums.view
+        if view is None or view.total is None:
+            return b""
+        name = _VIEW + "node_cards"
+        lines = [f"# HELP {name} Cards by state; the states add up to all cards.", f"# TYPE {name} gauge"]
+        for node in view.nodes:
+            label = node.name.translate(_ESCAPES)
+            lines += [
+                f'{name}{{node="{label}",state="{state}"}} {getattr(node.tally, field)}.0' for state, field in _STATES
+            ]
+        return "\n".join([*lines, ""]).encode()
+
     def wrote(self, write: str, outcome: str) -> None:
         self._writes.labels(write, outcome).inc()
 
@@ -122,7 +138,6 @@ class _Sums(Collector):
             return
         states = "Cards by state; the states add up to all cards."
         yield _by_state("cards", states, "model", ((one.name, one.tally) for one in self.view.models))
-        yield _by_state("node_cards", states, "node", ((one.name, one.tally) for one in self.view.nodes))
         size = GaugeMetricFamily(_VIEW + "memory_bytes", "Memory of all cards.", labels=["model"])
         free = GaugeMetricFamily(_VIEW + "memory_free_bytes", "Memory that claims can still get.", labels=["model"])
         for model in self.view.models:

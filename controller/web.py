@@ -48,10 +48,11 @@ _log = structlog.get_logger("web")
 def operations(
     registry: prometheus_client.CollectorRegistry,
     named: prometheus_client.CollectorRegistry,
+    nodes: Callable[[], bytes],
     unready: Callable[[], str],
     front: desk.Desk,
 ) -> web.Application:
-    """The open port. `unready` says what is still missing, or nothing; `named` has the series with names."""
+    """The open port. `nodes`: series as text. `unready` says what is still missing, or nothing; `named` has the series with names."""
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -66,7 +67,7 @@ def operations(
             if turned := await front.scraper(token):
                 return web.Response(text=f"{turned.why}\n", status=turned.status)
             wanted.append(named)
-        text = await asyncio.to_thread(lambda: b"".join(map(prometheus_client.generate_latest, wanted)))
+        text = await asyncio.to_thread(lambda: b"".join([*map(prometheus_client.generate_latest, wanted), nodes()]))
         return web.Response(body=text, headers={"Content-Type": prometheus_client.CONTENT_TYPE_LATEST})
 
     app = web.Application()

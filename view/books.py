@@ -46,27 +46,38 @@ class Tallies:
 
 
 class Book:
-    """What holders have, by a name that each has."""
+    """What holders have, by names that each has."""
 
-    def __init__(self, key: Callable[[picture.Holder], str]) -> None:
-        self._key = key
+    def __init__(self, keys: Callable[[picture.Holder], Iterable[str]]) -> None:
+        self._keys = keys
+        self._given: dict[tuple[str, str], list[tuple[str, picture.Holder]]] = {}
+        """What was put in for a card: a holder's key may be another one by now."""
         self._cards: defaultdict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
         self._claims: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._pods: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._memory: Counter[str] = Counter()
 
     def put(self, cards: Iterable[picture.Card], sign: int) -> None:
+        """Out with all cards of a pool that were put in, before its cards are put in again."""
         for card in cards:
-            for holder in card.holders:
-                key = self._key(holder)
-                _count(self._cards[key], (card.pool, card.name), sign)
-                _count(self._claims[key], holder.uid, sign)
-                for pod in holder.pods:
-                    _count(self._pods[key], pod.uid, sign)
-                self._memory[key] += sign * holder.amounts.get(names.MEMORY, 0)
-                if not self._cards[key]:
-                    for kept in (self._cards, self._claims, self._pods, self._memory):
-                        kept.pop(key, None)
+            place = (card.pool, card.name)
+            if sign < 0:
+                given = self._given.pop(place, [])
+            else:
+                given = [(key, holder) for holder in card.holders for key in self._keys(holder)]
+                self._given[place] = self._given.get(place, []) + given
+            for key, holder in given:
+                self._count(key, place, holder, sign)
+
+    def _count(self, key: str, place: tuple[str, str], holder: picture.Holder, sign: int) -> None:
+        _count(self._cards[key], place, sign)
+        _count(self._claims[key], holder.uid, sign)
+        for pod in holder.pods:
+            _count(self._pods[key], pod.uid, sign)
+        self._memory[key] += sign * holder.amounts.get(names.MEMORY, 0)
+        if not self._cards[key]:
+            for kept in (self._cards, self._claims, self._pods, self._memory):
+                kept.pop(key, None)
 
     def booked(self) -> tuple[picture.Booked, ...]:
         return tuple(

@@ -63,6 +63,10 @@ class View:
         return totals.workload_types(self.cards, self._seen.pods, self._seen.classes)
 
     @functools.cached_property
+    def cells(self) -> Mapping[str, str]:
+        return totals.cells(self.cards)
+
+    @functools.cached_property
     def problems(self) -> tuple[picture.Problem, ...]:
         return problems.find(self.pools, self.known, self.pods)
 

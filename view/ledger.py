@@ -12,7 +12,7 @@ import bisect
 import itertools
 import operator
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
@@ -83,6 +83,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self._basis: object = None
+        self._made_for: Mapping[str, str] = {}
         self._moved = True
         self._reset()
 
@@ -91,6 +92,7 @@ class Ledger:
         if basis != self._basis:
             self._reset()
             self._basis = basis
+            self._made_for = totals.made_for(seen.classes.items)
         pools, claims, pods, nodes = self._differing(seen)
         nodes |= {node for pool in pools for node in self._renew_pool(pool, seen)}
         if self._moved:
@@ -128,9 +130,13 @@ class Ledger:
         self._by_key: dict[cards.Key, picture.Card] = {}
         self._by_uid: dict[str, objects.Pod] = {}
         self._tallies = books.Tallies()
-        self._namespaces = books.Book(lambda holder: holder.namespace)
-        self._classes = books.Book(lambda holder: holder.class_name)
+        self._namespaces = books.Book(lambda holder: (holder.namespace,))
+        self._classes = books.Book(lambda holder: (holder.class_name,))
+        self._types = books.Book(lambda holder: totals.types(holder, self._label, self._made_for))
+        self._made_for = {}
+        self._cells: dict[str, str] = {}
         self._drivers_at: dict[str, tuple[objects.DriverPod, ...]] = {}
+        self._books = (self._tallies, self._namespaces, self._classes, self._types)
         self._node_rows: dict[str, picture.Node] = {}
         self._pod_rows: dict[objects.Reference, picture.Pod] = {}
         self._pod_order: list[objects.Reference] = []
@@ -167,7 +173,7 @@ class Ledger:
     def _renew_pool(self, name: str, seen: objects.Objects) -> set[str]:
         """Gives the nodes that it is of, and was."""
         before = self._cards.pop(name, ())
-        for book in (self._tallies, self._namespaces, self._classes):
+        for book in self._books:
             book.put(before, -1)
         for card in before:
             self._by_key.pop((card.pool, card.name), None)  # a pool may name a device twice by mistake
@@ -178,7 +184,7 @@ class Ledger:
             pods = tuple(self._by_uid[uid] for uid in uids if uid in self._by_uid)
             claims = replace(seen.claims, items=tuple(holding))
             made = cards.build((pool,), claims, replace(seen.pods, items=pods), seen.rules.items)
-            for book in (self._tallies, self._namespaces, self._classes):
+            for book in self._books:
                 book.put(made, 1)
             self._by_key |= {(card.pool, card.name): card for card in made}
             self._pools[name], self._cards[name] = pool, made
@@ -190,8 +196,14 @@ class Ledger:
     def _node_of(self, pool: str) -> set[str]:
         return {self._pools[pool].node} - {""} if pool in self._pools else set()
 
+    def _label(self, uid: str) -> str:
+        return self._by_uid[uid].workload_type if uid in self._by_uid else ""
+
     def _renew_node(self, name: str, seen: objects.Objects) -> None:
-        found = [card for pool in self._pools_of_node.of(name) for card in self._cards[pool] if card.node == name]
+        pools = sorted(self._pools_of_node.of(name), key=lambda pool: (self._pools[pool].node, pool))
+        found = [card for pool in pools for card in self._cards[pool] if card.node == name]
+        self._cells.pop(name, None)
+        self._cells |= totals.cells(found)
         drivers = tuple(self._drivers.now[driver] for driver in self._drivers_of.of(name))
         nodes = (self._nodes.now[name],) if name in self._nodes.now else ()
         self._drivers_at[name] = drivers
@@ -261,6 +273,8 @@ class Ledger:
             "models": self._tallies.models(),
             "nodes": () if seen.slices.unknown else tuple(map(self._node_rows.__getitem__, sorted(self._node_rows))),
             "namespaces": self._namespaces.booked(),
+            "workload_types": self._types.booked(),
+            "cells": dict(self._cells),
             "classes": totals.classes_of(self._classes.booked(), seen.claims.items, seen.classes.items),
             "pods": tuple(map(self._pod_rows.__getitem__, self._pod_order)),
             "problems": problems.ordered(wrong),
@@ -272,4 +286,4 @@ def _basis(seen: objects.Objects) -> object:
     """What all depends on."""
     parts = {field.name: getattr(seen, field.name) for field in fields(seen)}
     limits = [(part.unknown, part.namespace, part.partial, part.unreadable) for part in parts.values()]
-    return limits, [parts[name].items for name in _COMPARED]
+    return limits, [parts[name].items for name in _COMPARED], dict(totals.made_for(seen.classes.items))

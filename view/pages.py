@@ -2,25 +2,21 @@
 
     View + Scope --> JSON, bounded: every list says how many it left out
 
-Numbers of one answer come from one View. A cell of the heat map is one letter: how much of a card is booked in tenths
-(a none, b to j some, k all), `T` held and tainted, `B` blocked, `U` unknown.
+Numbers of one answer come from one View. A cell of the heat map is one letter: `totals.cells`.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from api import names
-from view import document, join, picture, scope
+from view import document, join, picture, scope, totals
 
 JSON = dict[str, Any]
 _NODES = 6000
 _ROWS = 200
 _FIRST = 50
 _FOUND = 50
-_TENTHS = "abcdefghijk"
 _FLAGS = {True: "y", False: "n", None: "?"}
-_COUNTED = (names.MEMORY, names.CORES)
 
 
 def overview(view: join.View, seen: scope.Scope) -> JSON:
@@ -111,42 +107,19 @@ def search(view: join.View, seen: scope.Scope, words: str) -> JSON:
     return _capped(found, _FOUND, of=total)
 
 
-def level(card: picture.Card) -> str:
-    """The letter of a card in the heat map."""
-    match card.state:
-        case picture.State.BLOCKED:
-            return "B"
-        case picture.State.UNKNOWN:
-            return "U"
-        case picture.State.HELD:
-            return "T" if card.taints else _TENTHS[-1]
-    taken = booked(card)
-    return _TENTHS[min(9, max(1, int(taken * 10)))] if taken else _TENTHS[0]
-
-
-def booked(card: picture.Card) -> float:
-    """The share of the card that claims have: of its memory or its cores, whichever is more."""
-    free = card.free or {}
-    shares = [1 - free.get(name, 0) / card.capacity[name] for name in _COUNTED if card.capacity.get(name)]
-    return max(shares, default=0.0)
-
-
 def _card(found: picture.Card, seen: scope.Scope) -> JSON:
-    shown = None if found.free is None else round(booked(found), 4)
+    shown = None if found.free is None else round(totals.booked(found), 4)
     plain: JSON = document.plain(scope.card(found, seen))
-    return plain | {"booked": shown, "level": level(found)}
+    return plain | {"booked": shown, "level": totals.level(found)}
 
 
 def _node_rows(view: join.View, models: Sequence[str]) -> list[list[Any]]:
     """Name, a letter a card, `y`, `n` or `?` for the node being ready and its driver answering, its models by number."""
-    cells: defaultdict[str, list[str]] = defaultdict(list)
-    for one in view.cards:
-        cells[one.node].append(level(one))
     number = {name: index for index, name in enumerate(models)}
     return [
         [
             one.name,
-            "".join(cells[one.name]),
+            view.cells.get(one.name, ""),
             _FLAGS[one.ready] + _FLAGS[one.driver],
             [number[name] for name in one.models],
         ]

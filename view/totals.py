@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from api import names
 from view import objects, picture
 
+_TENTHS = "abcdefghijk"
+_COUNTED = (names.MEMORY, names.CORES)
 _FIELDS = {state: state.value.lower() for state in picture.State}
 
 
@@ -63,14 +65,49 @@ def workload_types(
     cards: Iterable[picture.Card], pods: objects.Part[objects.Pod], classes: objects.Part[objects.GPUClass]
 ) -> tuple[picture.Booked, ...]:
     """By the label of the pods; where they have none, by the class, if it is for one type alone. "" is for no type."""
-    label = {pod.uid: pod.workload_type for pod in pods.items}
-    made_for = {item.name: item.workload_types[0] for item in classes.items if len(item.workload_types) == 1}
+    label, for_one = {pod.uid: pod.workload_type for pod in pods.items}, made_for(classes.items)
+    return _booked(cards, lambda holder: types(holder, lambda uid: label.get(uid, ""), for_one))
 
-    def types(holder: picture.Holder) -> tuple[str, ...]:
-        told = {label[pod.uid] for pod in holder.pods if label.get(pod.uid)}
-        return tuple(sorted(told)) or (made_for.get(holder.class_name, ""),)
 
-    return _booked(cards, types)
+def made_for(classes: Iterable[objects.GPUClass]) -> Mapping[str, str]:
+    """Class -> the one workload type that it is for."""
+    return {item.name: item.workload_types[0] for item in classes if len(item.workload_types) == 1}
+
+
+def types(holder: picture.Holder, label: Callable[[str], str], for_one: Mapping[str, str]) -> tuple[str, ...]:
+    told = {found for pod in holder.pods if (found := label(pod.uid))}
+    return tuple(sorted(told)) or (for_one.get(holder.class_name, ""),)
+
+
+def cells(cards: Iterable[picture.Card]) -> Mapping[str, str]:
+    """Node -> a letter a card: how much of it is booked in tenths (a none, b to j some, k all), `T` held and tainted, `B`
+    blocked, `U` unknown.
+    """
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for card in cards:
+        found[card.node].append(level(card))
+    return {node: "".join(letters) for node, letters in found.items()}
+
+
+def level(card: picture.Card) -> str:
+    """The letter of a card."""
+    match card.state:
+        case picture.State.FREE:
+            return _TENTHS[0]
+        case picture.State.BLOCKED:
+            return "B"
+        case picture.State.UNKNOWN:
+            return "U"
+        case picture.State.HELD:
+            return "T" if card.taints else _TENTHS[-1]
+    return _TENTHS[min(9, max(1, int(booked(card) * 10)))]
+
+
+def booked(card: picture.Card) -> float:
+    """The share of the card that claims have: of its memory or its cores, whichever is more."""
+    free = card.free or {}
+    shares = [1 - free.get(name, 0) / card.capacity[name] for name in _COUNTED if card.capacity.get(name)]
+    return max(shares, default=0.0)
 
 
 def classes(

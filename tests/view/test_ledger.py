@@ -24,7 +24,7 @@ from tests.view.objects import (
 from view import join, ledger, objects
 
 PARTS = (
-    "pools", "cards", "total", "models", "nodes", "classes", "namespaces", "workload_types", "pods", "claims", "problems",
+    "pools", "cards", "total", "models", "nodes", "classes", "namespaces", "workload_types", "cells", "pods", "claims", "problems",
     "unknown",
 )  # fmt: skip
 NODES, PODS, CLAIMS = ("node1", "node2", ""), ("a", "b", "c"), ("x", "y", "z")
@@ -77,7 +77,14 @@ def claims() -> st.SearchStrategy[JSON]:
 
 def pods() -> st.SearchStrategy[JSON]:
     def made(name: str, space: str, claim: str, phase: str, node: str, again: bool) -> JSON:
-        found = a_pod(name, namespace=space, claim=claim, phase=phase, node=node, workload_type="training")
+        found = a_pod(
+            name,
+            namespace=space,
+            claim=claim,
+            phase=phase,
+            node=node,
+            workload_type="training" if again else "simulation",
+        )
         found["metadata"]["uid"] = (
             f"uid-{space}-{name}-again" if again else f"uid-{name}" if space == "ml" else f"uid-{space}-{name}"
         )

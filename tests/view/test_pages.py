@@ -18,7 +18,7 @@ from tests.view.objects import (
     seen,
     view,
 )
-from view import join, objects, pages, scope
+from view import join, objects, pages, scope, totals
 
 ALL = scope.Scope()
 ML = scope.Scope(namespaces=frozenset({"ml"}))
@@ -51,21 +51,21 @@ def two_tenants() -> join.View:
 )
 def test_a_letter_says_how_much_is_booked_and_only_a_held_card_is_full(memory: int, cores: int, letter: str) -> None:
     found = view(a_slice(a_card(1, shared=True)), a_claim("c", a_share(1, memory, cores)))
-    assert [pages.level(card) for card in found.cards] == [letter]
+    assert [totals.level(card) for card in found.cards] == [letter]
 
 
 def test_what_is_wrong_has_letters_of_its_own() -> None:
     found = view(
         a_slice(a_card(1, taints=[LOST]), a_card(2, taints=[LOST]), a_card(3)), a_claim("c", a_result(1), pods=("p",))
     )
-    assert [pages.level(card) for card in found.cards] == ["T", "B", "a"]
+    assert [totals.level(card) for card in found.cards] == ["T", "B", "a"]
     assert pages.overview(found, ALL)["nodes"]["items"] == [["node1", "TBa", "nn", [0]]]
 
 
 def test_an_unknown_card_is_neither_free_nor_0() -> None:
     known = seen(a_slice(a_card()))
     hidden = join.View(objects.Objects(slices=known.slices, claims=objects.Part(unknown="you may not list them")))
-    assert [pages.level(card) for card in hidden.cards] == ["U"]
+    assert [totals.level(card) for card in hidden.cards] == ["U"]
     shown = pages.node(hidden, ALL, "node1")
     assert shown is not None
     assert shown["cards"]["items"][0]["booked"] is None
