@@ -198,7 +198,7 @@ def _watched(intent: remote.Intent, scene: Scene) -> Iterator[Action]:
 
 
 def _attaching(hold: _Hold, intent: remote.Intent, held: remote.Lease | None, scene: Scene) -> Iterator[Action]:
-    left_s = _left_s(hold.claim.claim, scene)
+    left_s = _left_s(intent, hold.claim.claim, scene)
     if held is not None and held.state is lease.State.ATTACHED:
         yield _move(intent, kinds.Phase.ATTACHED, "", scene, held)
     elif held is not None and held.state is not lease.State.ATTACHING:
@@ -213,12 +213,15 @@ def _attaching(hold: _Hold, intent: remote.Intent, held: remote.Lease | None, sc
         yield Attach(intent=intent, within_s=left_s)
 
 
-def _left_s(claim: resource.Claim, scene: Scene) -> float:
-    """Until we give up. An allocation without a time begins now, again and again: it has no deadline to meet."""
-    if not claim.allocated_at:
-        return scene.binding_s - MARGIN_S
-    since = datetime.datetime.fromisoformat(claim.allocated_at)
-    return (since - scene.now).total_seconds() + max(scene.binding_s - MARGIN_S, scene.binding_s / 2)
+def _left_s(intent: remote.Intent, claim: resource.Claim, scene: Scene) -> float:
+    """Until we give up. Only differences of one clock count, for ours may be an hour off: from the allocation to the
+    intent by those of the cluster, from then on by our own.
+    """
+    waited_s = _age_s(intent, scene)
+    if claim.allocated_at and intent.created:
+        before = datetime.datetime.fromisoformat(intent.created) - datetime.datetime.fromisoformat(claim.allocated_at)
+        waited_s += max(before.total_seconds(), 0.0)
+    return max(scene.binding_s - MARGIN_S, scene.binding_s / 2) - waited_s
 
 
 def _stale(

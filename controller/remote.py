@@ -34,7 +34,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """A RemoteLease. `deleting`: somebody wants it gone, so the card is given back."""
+    """A RemoteLease. `deleting`: somebody wants it gone, so the card is given back. `created`: by the API server's clock."""
 
     name: str
     uid: str
@@ -42,6 +42,7 @@ class Intent:
     deleting: bool
     spec: remote.LeaseSpec
     status: remote.LeaseStatus
+    created: str = ""
 
     @property
     def place(self) -> Place:
@@ -142,6 +143,7 @@ def intent(data: JSON) -> Intent:
         deleting="deletionTimestamp" in meta,
         spec=found.spec,
         status=found.status,
+        created=meta.get("creationTimestamp") or "",
     )
 
 

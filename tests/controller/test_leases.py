@@ -96,6 +96,22 @@ def test_nothing_is_attached_before_the_pool_was_listed_but_deadlines_count() ->
     assert move.status.phase is kinds.Phase.FAILED
 
 
+def test_the_deadline_counts_from_the_allocation_by_the_clocks_of_the_cluster() -> None:
+    """Row 32: our own clock may be an hour off, and the intent may have come late."""
+    wanted = intended(a_claim())
+    off = NOW + datetime.timedelta(hours=1)
+    late = _with(wanted.status, {"since": resource.timestamp(off)})
+    created = resource.timestamp(NOW + datetime.timedelta(seconds=500))
+    intent = dataclasses.replace(an_intent(kinds.RemoteLease(spec=wanted.spec, status=late)), created=created)
+    scene = a_scene(claims=(a_claim(),), intents=(intent,), now=off + datetime.timedelta(seconds=39))
+    [attach] = leases.turn(scene)
+    assert isinstance(attach, leases.Attach)
+    assert attach.within_s == 1.0
+    [move, *_] = leases.turn(dataclasses.replace(scene, now=off + datetime.timedelta(seconds=41)))
+    assert isinstance(move, leases.Move)
+    assert move.status.phase is kinds.Phase.FAILED
+
+
 def test_a_claim_without_binding_conditions_is_the_nodes_to_attach() -> None:
     claim = a_claim()
     plain = dataclasses.replace(claim.claim.results[0], conditions=())

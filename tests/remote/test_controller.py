@@ -454,6 +454,19 @@ async def test_row_31_a_lease_of_a_restored_clusters_former_life_is_adopted_by_n
         _balanced(cluster, pool)
 
 
+@pytest.mark.parametrize("off_s", [3600, -3600])
+async def test_row_32_a_clock_that_is_an_hour_off_fails_nothing(tmp_path: Path, off_s: int) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        cluster.late_s = off_s
+        async with cluster.controller():
+            cluster.claim("a", pool, 0)
+            await _attached(cluster, "a")
+            cluster.deallocate("a")
+            await cluster.until(lambda: cluster.phases() == [])
+        _balanced(cluster, pool)
+
+
 async def test_a_card_that_another_cluster_holds_fails_at_once(tmp_path: Path) -> None:
     async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
         cluster.add_pool(pool)

@@ -387,6 +387,24 @@ async def test_a_lease_is_renewed_and_its_credential_too(tmp_path: Path) -> None
             assert [ref.lease_id for ref in renewals[-1].leases] == [pool.live()[0].lease_id]
 
 
+async def test_row_25_a_pool_that_cannot_be_reached_ends_no_session(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller():
+            await _attached(cluster, pool, 0)
+            async with cluster.node() as driver:
+                await driver.prepare(cluster.allocated("a"))
+            pool.fault("RenewLeases", code="UNAVAILABLE", times=-1)
+            async with cluster.node() as driver:
+                assert pool.count_of("RenewLeases")
+                health = driver.health()
+                [told] = await anext(health)
+                await health.aclose()
+                assert told.health is contract.Health.HEALTHY
+                assert cluster.spec("a") is not None
+            assert cluster.phases() == ["Attached"]
+
+
 async def test_an_attach_that_is_under_way_is_waited_for(tmp_path: Path) -> None:
     async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
         cluster.add_pool(pool)
