@@ -272,3 +272,71 @@ def _constraint(draw: st.DrawFn, requests: list[dict[str, Any]]) -> dict[str, An
     out: dict[str, Any] = {kind: attribute}
     named = draw(st.sampled_from(([], [request["name"] for request in requests], ["r0"], ["r0/s0", "r1"])))
     return out | ({"requests": named} if named else {})
+
+
+@st.composite
+def tight(draw: st.DrawFn) -> dict[str, Any]:
+    """One node and one pool, where cards, parts of them and counters are nearly gone: what is counted decides."""
+    slots = {"name": "set", "counters": {"slots": {"value": draw(st.sampled_from(("2", "3", "4")))}}}
+    devices = []
+    for number in range(draw(st.integers(1, 4))):
+        root = draw(st.sampled_from(({"string": "r1"}, {"string": "r1"}, {"string": "r2"}, None)))
+        device: dict[str, Any] = {"name": f"d{number}", "attributes": {"root": root} if root else {}}
+        if draw(st.integers(0, 3)):
+            device["allowMultipleAllocations"] = True
+            cores = {"value": "100", "requestPolicy": POLICIES["cores"][0]}
+            memory = {"value": "80Gi", "requestPolicy": draw(st.sampled_from(POLICIES["memory"][:3]))}
+            device["capacity"] = {"cores": cores, "memory": memory}
+        if draw(st.integers(0, 2)):
+            amount = draw(st.sampled_from(("1", "2")))
+            device["consumesCounters"] = [{"counterSet": "set", "counters": {"slots": {"value": amount}}}]
+        devices.append(device)
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 2}
+    spec = {"driver": DRIVERS[0], "pool": pool, "nodeName": "n1"}
+    held = [
+        _held(device, number, draw(st.sampled_from(("0", "25", "50", "100"))))
+        for number, device in enumerate(devices)
+        if draw(st.booleans())
+    ]
+    return {
+        "nodes": [_node("n1", "a")],
+        "slices": [
+            {"metadata": {"name": "devices"}, "spec": {**spec, "devices": devices}},
+            {"metadata": {"name": "counters"}, "spec": {**spec, "sharedCounters": [slots]}},
+        ],
+        "classes": [{"metadata": {"name": "one"}, "spec": {}}],
+        "allocated": held,
+        "claims": [_tight_claim(draw, f"c{number}") for number in range(draw(st.integers(1, 2)))],
+    }
+
+
+def _held(device: dict[str, Any], number: int, cores: str) -> dict[str, Any]:
+    result: dict[str, Any] = {"request": "r", "driver": DRIVERS[0], "pool": "p", "device": device["name"]}
+    if device.get("allowMultipleAllocations"):
+        result["shareID"] = f"00000000-0000-0000-0000-{number:012}"
+        result["consumedCapacity"] = {"cores": cores, "memory": "10Gi"}
+    meta = {"name": f"held{number}", "namespace": "default", "uid": f"held{number}"}
+    return {"metadata": meta, "spec": {}, "status": {"allocation": {"devices": {"results": [result]}}}}
+
+
+def _tight_claim(draw: st.DrawFn, name: str) -> dict[str, Any]:
+    requests = []
+    for number in range(draw(st.integers(1, 2))):
+        exactly: dict[str, Any] = {
+            "deviceClassName": "one",
+            "allocationMode": "ExactCount",
+            "count": draw(st.integers(1, 2)),
+        }
+        if draw(st.integers(0, 3)) == 3:
+            exactly = {"deviceClassName": "one", "allocationMode": "All"}
+        if draw(st.integers(0, 3)):
+            exactly["capacity"] = {"requests": {"cores": draw(st.sampled_from(ASKED["cores"])), "memory": "10Gi"}}
+        if draw(st.integers(0, 7)) == 7:
+            exactly["adminAccess"] = True
+        requests.append({"name": f"r{number}", "exactly": exactly})
+    devices: dict[str, Any] = {"requests": requests}
+    if draw(st.integers(0, 2)) == 2:
+        devices["constraints"] = [
+            {draw(st.sampled_from(("matchAttribute", "distinctAttribute"))): "a.example.com/root"}
+        ]
+    return {"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"devices": devices}}

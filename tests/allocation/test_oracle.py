@@ -32,7 +32,7 @@ CASES = 20 * (settings.default or settings()).max_examples
     deadline=None,
     max_examples=CASES,
 )
-@given(case=clusters.clusters())
+@given(case=clusters.clusters() | clusters.tight())
 def test_it_chooses_what_kube_scheduler_chooses_or_refuses_where_it_refuses(
     upstream: Allocator, case: dict[str, Any]
 ) -> None:
