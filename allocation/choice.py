@@ -53,10 +53,12 @@ class Choice:
 class _Table:
     """`ranked`: (rank, number) of the states that fit, with the card to begin with in `found`.
 
+    `wishes`: the first that were asked so; their options are what `fit` knows, by identity.
     `single`: one request for a number of cards and no more; then what a card is tells whether it does.
     """
 
     epoch: int
+    wishes: tuple[requests.Wish, ...]
     single: requests.Option | None
     seen: int = 0
     ranked: list[tuple[Rank, int]] = field(default_factory=list)
@@ -128,12 +130,12 @@ class Chooser:
         key = (wishes, policy, room if policy is Policy.LEAST_FRAGMENTATION else None)
         table = self._tables.get(key)
         if table is None or table.epoch != known.epoch:
-            table = self._tables[key] = _Table(epoch=known.epoch, single=_single(wishes))
+            table = self._tables[key] = _Table(epoch=known.epoch, wishes=wishes, single=_single(wishes))
             if len(self._tables) > _TABLES:
                 self._tables.popitem(last=False)
         self._tables.move_to_end(key)
         for state in known.since(table.seen):
-            if all(self._enough(table, known, state, request) for wish in wishes for request in wish.requests):
+            if all(self._enough(table, known, state, request) for wish in table.wishes for request in wish.requests):
                 ranked = self._rank(table, known, state, wishes, policy, room)
                 if ranked is not None:
                     bisect.insort(table.ranked, (ranked[0], state.number))
@@ -150,7 +152,7 @@ class Chooser:
         )
 
     def _fits(self, table: _Table, known: states.States, card: states.Held, option: requests.Option) -> bool:
-        """Raises Invalid for a text that cannot be judged on the card."""
+        """`option` is one of the table's. Raises Invalid for a text that cannot be judged on the card."""
         key = (id(option), card)
         found = table.fit.get(key)
         if found is None:

@@ -30,6 +30,9 @@ _AT_ONCE = 16
 _MOST = 256
 """Allocations by one picture; after these there is a newer one."""
 _PACE_S = 0.05
+_REST = 2
+"""So many times as long as a turn took, nothing is done: a busy large cluster costs a third of a core, and no more."""
+_LONGEST_REST_S = 2.0
 _LOOK_AGAIN_S = 30.0
 _AVOID_S = 120.0
 """How long a node is left alone by a want whose allocation there was given back."""
@@ -118,8 +121,10 @@ class _Work:
                 await kept.synced.wait()
             while _asked(now := await self._watch.newer(0, within_s=0)):
                 self._stale.clear()
+                started = asyncio.get_running_loop().time()
                 await self._turn(now)
-                await asyncio.sleep(_PACE_S)
+                took_s = asyncio.get_running_loop().time() - started
+                await asyncio.sleep(min(max(_PACE_S, _REST * took_s), _LONGEST_REST_S))
                 await self._until_something()
             for task in tasks:
                 task.cancel()

@@ -141,3 +141,23 @@ def test_a_policy_finds_a_node_exactly_where_the_search_does(case: dict[str, Any
         assert not fits
     else:
         assert found.node.name in fits
+
+
+def test_what_was_found_for_one_request_is_not_taken_for_another_of_the_same_claim() -> None:
+    """Equal claims come as new objects each time, and an object's place in memory is used again."""
+    known = a_cluster(1)
+    chooser = choice.Chooser(known)
+    two = crowd.claim("two")
+    (first,) = two["spec"]["devices"]["requests"]
+    other = crowd.claim("other", model="none")["spec"]["devices"]["requests"][0] | {"name": "other"}
+    listed = {
+        "name": "listed",
+        "firstAvailable": [{"name": "a", **other["exactly"]}, {"name": "b", **first["exactly"]}],
+    }
+    two["spec"]["devices"]["requests"] = [first, listed]
+    for number in range(200):
+        found = chooser.choose([requests.claim(two).wish], Policy.BIN_PACK, anywhere)
+        if number < 10:
+            assert found is not None
+            assert [pick.option.name for of in found.picks for pick in of] == ["card", "listed/b"]
+            take(known, str(number), found)
