@@ -15,8 +15,8 @@ demo-down: venv  ## removes all of it
 test: venv       ## everything, unit to end-to-end on the real cluster
 	@$(VENV)/bin/python -m hack.test
 
-test-nightly: venv ## the comparisons with upstream's allocator, ten times as many cases
-	@$(VENV)/bin/python -m hack.test --hypothesis-profile=nightly tests/allocation
+test-nightly: venv ## the comparisons with upstream's allocator and CEL, ten times as many cases
+	@$(VENV)/bin/python -m hack.test --hypothesis-profile=nightly tests/allocation tests/cel
 
 check: venv      ## format, lint, types, layers, generated files
 	@$(VENV)/bin/python -m hack.check

@@ -319,7 +319,12 @@ class _Checker:
     def _alike(self, nodes: Iterable[tuple[tree.Node, bool]], found: Mapping[tree.Node, Type]) -> None:
         first: Type | None = None
         for node, optional in nodes:
-            type_ = found[node].params[0] if optional and found[node].params else found[node]
+            type_ = found[node]
+            if optional and not type_.params:
+                raise self._wrong(
+                    node.at, "an optional element has to have a type that is known; the API server panics"
+                )
+            type_ = type_.params[0] if optional else type_
             first = first or type_
             if first != type_:
                 raise self._wrong(node.at, f"expected type '{first}' but found '{type_}'")

@@ -12,7 +12,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _FIRST, _LAST = -62135596800, 253402300799
 """The seconds of the years 1 to 9999."""
 _RFC3339 = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII
+    r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d?):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII
 )
 _UNITS = {"ns": 1, "us": 1000, "µs": 1000, "μs": 1000, "ms": 10**6, "s": NANOS, "m": 60 * NANOS, "h": 3600 * NANOS}
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
@@ -24,7 +24,9 @@ def timestamp(text: str) -> Timestamp:
     if found is None:
         raise Failed(f"type conversion error from 'string' to 'google.protobuf.Timestamp': {text!r}")
     try:
-        moment = datetime.datetime.strptime(text[:19].upper(), "%Y-%m-%dT%H:%M:%S").replace(tzinfo=datetime.UTC)
+        moment = datetime.datetime.strptime(" ".join(found.groups()[:6]), "%Y %m %d %H %M %S").replace(
+            tzinfo=datetime.UTC
+        )
     except ValueError as error:
         raise Failed(f"invalid timestamp {text!r}: {error}") from error
     offset = (int(found[9]) * 3600 + int(found[10]) * 60) * (-1 if found[8] == "-" else 1) if found[8] else 0

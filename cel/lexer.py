@@ -3,6 +3,7 @@
 Grammar: https://github.com/google/cel-spec/blob/master/doc/langdef.md#syntax
 """
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -96,7 +97,7 @@ def _token(text: str, found: re.Match[str], at: int) -> Token:  # noqa: PLR0911 
             case "mark":
                 return Token("mark", word, at)
             case "float":
-                return Token("value", word, at, float(word))
+                return Token("value", word, at, _double(word))
             case "int":
                 return Token("value", word, at, _number(word))
             case "bytes":
@@ -105,6 +106,13 @@ def _token(text: str, found: re.Match[str], at: int) -> Token:  # noqa: PLR0911 
                 return Token("value", word, at, _string(word))
     except ValueError as error:
         raise wrong(text, at, str(error)) from error
+
+
+def _double(word: str) -> float:
+    found = float(word)
+    if math.isinf(found):
+        raise ValueError("invalid double literal")
+    return found
 
 
 def _number(word: str) -> Any:

@@ -83,12 +83,16 @@ def funnels_of(
 def _searched(pod: JSON | None, of: chain.Chain, now: world.World, waiting: Waiting) -> Explanation:
     funnels = funnels_of(of.wishes, pod, of, now)
     flat = tuple(option for claim in funnels for request in claim for option in request)
-    found = places.first(of.wishes, places.promising(funnels, now), now, places.excluded(pod, of, now))
-    if found.node:
+    why = places.excluded(pod, of, now)
+    found = places.first(of.wishes, places.promising(funnels, now), now, why)
+    every = any(one.every for one in flat)
+    failing = sorted(now.cluster.nodes) if every else dict.fromkeys(name for one in flat for name in one.failing)
+    stopped = found.stopped or places.stopped(of.wishes, failing, now, why)
+    if found.node and not stopped:
         cards = tuple(pick.device.key[2] for picks in found.picks for pick in picks)
         verdict, sentence = _fits(of, found.node, now, waiting)
         return _told(of, verdict, sentence, now, waiting, node=found.node, cards=cards)
-    fatal = found.stopped or next((option.fatal for option in flat if option.fatal), "")
+    fatal = stopped or next((option.fatal for option in flat if option.fatal), "")
     if fatal:
         text = f"{_upper(of.subject)} does not fit: {fatal}."
         return _told(of, Verdict.NO, text, now, waiting, funnels=flat, reason=Reason.UNJUDGED.value)

@@ -39,6 +39,8 @@ class Funnel:
     every: bool = False
     """It asks for all cards of a node that match, not for a number."""
     fatal: str = ""
+    failing: tuple[str, ...] = ()
+    """Nodes with cards that a selector cannot be judged on."""
     candidates: Mapping[str, int] = field(default_factory=dict, repr=False)
     """Node -> cards that would do, each for itself."""
 
@@ -99,6 +101,7 @@ class _Examination:
         self._candidates: dict[str, int] = defaultdict(int)
         self._shared: set[devices.Key] = set()
         self._fatal = ""
+        self._failing: dict[str, None] = {}
 
     def run(self) -> Funnel:
         """One pass over all cards: what is asked of each is kept to a few steps."""
@@ -124,6 +127,8 @@ class _Examination:
                 look = device.look
                 found = self._looks.get(look) or self._looked(device)
             if type(found) is _Out:
+                if found.reason is Reason.UNJUDGED:
+                    self._failing[node] = None
                 out: _Out | None = apart if apart is not None and not found.first else found
             else:
                 held = booked(device.key)
@@ -170,7 +175,7 @@ class _Examination:
             self._looks[device.look] = found
         return found
 
-    def _judged(self, device: devices.Device) -> _Out | _Needs:
+    def _judged(self, device: devices.Device) -> _Out | _Needs:  # noqa: PLR0911  one a reason
         """What can be said of a kind of card, whoever holds it: the reason, or how much of what it takes."""
         for reason, texts in ((Reason.CLASS, self._class_texts), (Reason.SELECTOR, self._option.selectors)):
             for text in texts:
@@ -178,12 +183,14 @@ class _Examination:
                     if not self._now.cluster.judge.match(text, device):
                         return self._out(reason)
                 except errors.Invalid as error:
-                    self._fatal = self._fatal or str(error)
-                    return self._out(Reason.UNJUDGED, "", str(error))
+                    return self._stopped(error)
         if not rules.tolerated(device.look.taints, self._option.tolerations):
             keys = ", ".join(sorted(taint.key for taint in device.look.taints))
             return self._out(Reason.TAINT, keys, keys)
-        needs = device.look.sizes.needs(self._option.asked)
+        try:
+            needs = device.look.sizes.needs(self._option.asked)
+        except errors.Invalid as error:
+            return self._stopped(error)
         if needs is None:
             detail = self._no_share(device)
             return self._out(Reason.SHAPE, detail, detail)
@@ -191,6 +198,10 @@ class _Examination:
             if need > size:
                 return self._out(Reason.SIZE, name, lacks=need - size, free=size, need=need)
         return needs
+
+    def _stopped(self, error: errors.Invalid) -> _Out:
+        self._fatal = self._fatal or str(error)
+        return self._out(Reason.UNJUDGED, "", str(error))
 
     def _short(self, device: devices.Device, needs: _Needs, booked: bookings.Booked, pool: pools.Pool) -> _Out | None:
         """Why others leave too little of it."""
@@ -249,6 +260,7 @@ class _Examination:
             groups=groups,
             every=option.mode == requests.ALL,
             fatal=self._fatal,
+            failing=tuple(self._failing),
             candidates=self._candidates,
         )
 

@@ -1,6 +1,7 @@
 """Which nodes a pod may be on, as far as its claims and its node selector say, and where all that it asks is to be had."""
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,8 @@ from api import errors
 from explain import chain, funnel, world
 
 JSON = Mapping[str, Any]
+_TRIED = 100
+"""Nodes on which a selector fails that are looked into: kube-scheduler looks at so many at least."""
 NOT_LOOKED_AT = "CPU, memory, affinity, taints of nodes, volumes"
 
 
@@ -60,6 +63,25 @@ def first(
             if picks is not None:
                 return Found(node=name, picks=picks)
     return Found(unsure=unsure)
+
+
+def stopped(
+    wishes: Sequence[requests.Wish],
+    failing: Iterable[str],
+    now: world.World,
+    excluded_: Callable[[nodes.Node], str],
+) -> str:
+    """Why the scheduler gives up on one of these nodes, and with it on all; empty where it does not come so far."""
+    for name in itertools.islice(failing, _TRIED):
+        if excluded_(now.cluster.nodes[name]):
+            continue
+        try:
+            now.cluster.search(now.cluster.nodes[name], wishes)
+        except search.TooHard:
+            continue
+        except (errors.Invalid, errors.NotReady) as error:
+            return str(error)
+    return ""
 
 
 def promising(funnels: Sequence[Sequence[Sequence[funnel.Funnel]]], now: world.World) -> list[str]:

@@ -40,7 +40,12 @@ type answer struct {
 	Verdicts []verdict `json:"verdicts"`
 }
 
-func judged(asked question) answer {
+func judged(asked question) (result answer) {
+	defer func() { // some texts make upstream panic; an API server answers those with an error
+		if found := recover(); found != nil {
+			result = answer{Refused: fmt.Sprintf("panic: %v", found)}
+		}
+	}()
 	features := cel.Features{EnableConsumableCapacity: true}
 	kind := environment.NewExpressions
 	if asked.Stored {
@@ -50,7 +55,7 @@ func judged(asked question) answer {
 	if found.Error != nil {
 		return answer{Refused: found.Error.Detail}
 	}
-	result := answer{Cost: found.MaxCost}
+	result = answer{Cost: found.MaxCost}
 	for _, one := range asked.Devices {
 		matches, _, err := found.DeviceMatches(context.Background(), cel.Device{
 			Driver: one.Driver, AllowMultipleAllocations: &one.Shared, Attributes: one.Attributes, Capacity: one.Capacity,
