@@ -72,7 +72,8 @@ class Stage:
         until(
             lambda: (
                 self.get("/api/overview", ADMIN)[0] == 200 and b'"unknown":{}' in self.get("/api/overview", ADMIN)[1]
-            )
+            ),
+            within_s=120,
         )
         return f"http://127.0.0.1:{self.port}/"
 

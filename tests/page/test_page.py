@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.conftest import ADMIN, STRANGER, TENANT, Stage, picture
@@ -225,8 +224,7 @@ def test_it_says_so_when_the_controller_is_away(stage: Stage, open_page: Open) -
     expect(page.locator(".map a.cell")).to_have_count(6)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_five_thousand_nodes_come_as_one_field_a_node(stage: Stage, open_page: Open, scheme: str) -> None:
+def test_five_thousand_nodes_come_as_one_field_a_node(stage: Stage, open_page: Open) -> None:
     nodes = [f"gpu-node-{number:04}" for number in range(5000)]
     stage.put(
         *(
@@ -240,13 +238,13 @@ def test_five_thousand_nodes_come_as_one_field_a_node(stage: Stage, open_page: O
     )
     address = stage.start()
     assert len(stage.get("/api/overview", ADMIN)[1]) <= 300 * 1024
-    page = open_page(address, color_scheme=scheme)
-    expect(page.get_by_role("heading", name="40,000 cards on 5,000 nodes")).to_be_visible(timeout=20000)
-    expect(page.locator(".many a.cell")).to_have_count(5000)
+    page = open_page(address, color_scheme="dark")
+    expect(page.get_by_role("heading", name="40,000 cards on 5,000 nodes")).to_be_visible(timeout=60000)
+    expect(page.locator(".many a.cell")).to_have_count(5000, timeout=20000)
     expect(page.get_by_label("gpu-node-0000: 0 of 8 cards free, held")).to_be_visible()
-    picture(page, f"five-thousand-{scheme}")
+    picture(page, "five-thousand")
     page.get_by_label("gpu-node-0000: 0 of 8 cards free, held").click()
-    expect(page.locator("main")).to_contain_text("ml/big")
+    expect(page.locator("main")).to_contain_text("ml/big", timeout=20000)
 
 
 def test_colour_is_never_alone_and_the_contrast_holds(stage: Stage, open_page: Open) -> None:
