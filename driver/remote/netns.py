@@ -21,7 +21,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def pods(wanted: Collection[str]) -> dict[str, int]:
-    """Pod uid -> one of its processes, of those that are there now. Blocks."""
+    """Pod uid -> one of its processes that is in the pod's own network, of those that are there now. Blocks.
+
+    A process that a runtime has just begun is in the pod's control group before it is in its network: it has the node's
+    until then, like its parent. A pod on the host's network never has another one.
+    """
     spellings = {spelling: uid for uid in wanted for spelling in (f"pod{uid}", f"pod{uid.replace('-', '_')}")}
     found: dict[str, int] = {}
     for entry in _PROC.iterdir() if spellings else ():
@@ -32,9 +36,20 @@ def pods(wanted: Collection[str]) -> dict[str, int]:
         except OSError:  # it has ended meanwhile
             continue
         for spelling, uid in spellings.items():
-            if spelling in groups:
-                found.setdefault(uid, int(entry.name))
+            if spelling in groups and uid not in found and apart(int(entry.name)):
+                found[uid] = int(entry.name)
     return found
+
+
+def apart(process: int) -> bool:
+    """Whether it is in another network than its parent, as the first process of a pod's sandbox is. Blocks."""
+    try:
+        status = (_PROC / str(process) / "status").read_text()
+        parent = next(line.split()[1] for line in status.splitlines() if line.startswith("PPid:"))
+        own, parents = ((_PROC / who / "ns/net").readlink() for who in (str(process), parent))
+    except (OSError, StopIteration):  # one of them has ended
+        return False
+    return own != parents
 
 
 def listening(process: int, port: int) -> socket.socket:

@@ -457,6 +457,8 @@ async def test_a_socket_can_be_made_in_another_network_and_used_from_here() -> N
     try:
         assert inside.stdout is not None
         assert await inside.stdout.readline() == b"up\n"
+        assert netns.apart(inside.pid)
+        assert not netns.apart(os.getpid())  # as a process that is not in its pod's network yet
         made = await asyncio.to_thread(netns.listening, inside.pid, 40123)
         with pytest.raises(errors.Conflict, match="port 40123 of the pod"):
             await asyncio.to_thread(netns.listening, inside.pid, 40123)
