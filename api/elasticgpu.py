@@ -83,7 +83,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     holders: The claims that hold it.
     more_holders: How many others do.
     observers: Claims with admin access; they hold nothing.
-    conditions: Healthy (no taint keeps claims away), Published (a node publishes it).
+    conditions: Healthy (no taint keeps claims away), Published (a node publishes it), UsedAsBooked; Retained while its
+        class keeps it back after a claim has released it.
     """
 
     node: _Name = ""

@@ -216,7 +216,8 @@ class ClassSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
     share: How firmly a share is held; for backend Share alone.
     extended_resource_name: A resource name such as nvidia.com/gpu by which containers may ask for whole cards of the class
         without a claim; kube-scheduler makes it. One class per name, and no device plugin that has it too.
-    reclaim_policy: Delete makes a released card free at once, Retain keeps it back until an admin frees it.
+    reclaim_policy: Delete makes a released card free at once, Retain keeps it back until an admin frees it
+        (kubectl egpu release); it needs DeviceTaintRules, and goes with local cards alone.
     """
 
     backend: Backend

@@ -25,6 +25,7 @@ COMMANDS = {
     "top": "what is used of each card beside what is booked, or of each claim (top claims)",
     "cordon": "keep new claims off one card: --evict ends the pods that have it",
     "uncordon": "let claims have the card again",
+    "release": "free a card that was released by its claim and is kept back (reclaimPolicy: Retain)",
     "doctor": "what is set up wrong in the cluster, and what to do; exit code 0 nothing, 1 something, 2 it cannot be told",
     "explain": "why a pod or claim has no card: verdict, chain, what rules out how many cards, the nearest misses",
     "fit": "how many copies of a pod, claim, template or of plain numbers fit, where, and what stops the next one",
@@ -128,7 +129,7 @@ def _answering(command: str) -> "Callable[[commands.Asked], int]":
             from cli import top  # noqa: PLC0415
 
             return top.run
-        case "cordon" | "uncordon":
+        case "cordon" | "uncordon" | "release":
             from cli import cordon  # noqa: PLC0415
 
             return cordon.run
@@ -204,7 +205,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text, parents=[common], epilog=_EXIT)
-        if name in ("card", "cordon", "uncordon"):
+        if name in ("card", "cordon", "uncordon", "release"):
             command.add_argument("name", metavar="NAME")
         if name == "cordon":
             command.add_argument("--evict", action="store_true", help="end the pods that have the card")

@@ -1,6 +1,7 @@
-"""`kubectl egpu cordon` and `uncordon`: a card that no new claim may get, by a DeviceTaintRule of its own.
+"""`kubectl egpu cordon`, `uncordon` and `release`: a card that no new claim may get, by a DeviceTaintRule of its own.
 
     card's name --> the one card of that name --> a rule for its pool and device, made or deleted
+                                              --> the rule by which the controller keeps back a released card, deleted
 
 The rule is Kubernetes' own, so kube-scheduler heeds it and whoever lists rules sees it. What holds the card stays,
 unless --evict: then its pods are deleted by Kubernetes.
@@ -28,7 +29,12 @@ def run(asked: commands.Asked) -> int:
         asked.warnings.write(commands.not_one(found, asked.name))
         return commands.UNTOLD if "slices" in view.unknown else commands.MISSING
     card = found[0]
-    return _uncordon(asked, card) if asked.command == "uncordon" else _cordon(asked, card)
+    match asked.command:
+        case "uncordon":
+            return _undo(asked, card, _NAME, "is not cordoned", "uncordoned")
+        case "release":
+            return _release(asked, card)
+    return _cordon(asked, card)
 
 
 def rule(card: picture.Card, *, evict: bool) -> dict[str, Any]:
@@ -57,10 +63,18 @@ def _cordon(asked: commands.Asked, card: picture.Card) -> int:
     return commands.FOUND
 
 
-def _uncordon(asked: commands.Asked, card: picture.Card) -> int:
-    answer = asked.way.delete(f"{queries.rules().path}/{_NAME}{card.name}")
+def _release(asked: commands.Asked, card: picture.Card) -> int:
+    """A rule whose claims all hold the card keeps nothing back yet, and would come back."""
+    if card.holders and not any(taint.key == names.RETAINED_TAINT for taint in card.taints):
+        asked.out.write(f"card/{card.name} was not released by its claims yet\n")
+        return commands.FOUND
+    return _undo(asked, card, names.RETAINED_RULE, "is not kept back", "free again")
+
+
+def _undo(asked: commands.Asked, card: picture.Card, prefix: str, is_not: str, done: str) -> int:
+    answer = asked.way.delete(f"{queries.rules().path}/{prefix}{card.name}")
     if answer.reason and answer.reason != "NotFound":
         asked.warnings.write(f"{tables.clean(answer.words)}\n")
         return commands.UNTOLD
-    asked.out.write(f"card/{card.name} {'is not cordoned' if answer.reason else 'uncordoned'}\n")
+    asked.out.write(f"card/{card.name} {is_not if answer.reason else done}\n")
     return commands.FOUND

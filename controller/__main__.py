@@ -2,7 +2,7 @@
 
     settings --> API server --> Watcher (every replica watches)
                             --> Observer --> the picture of cards and holders
-                            --> Election --> Reconciler, Recorder, Announcer, Translator, Remotes (one replica writes)
+                            --> Election --> Reconciler, Recorder, Announcer, Allocator, Retainer, ... (one replica writes)
                             --> open port: /healthz, /readyz, /metrics
                             --> the page's port, where it is served
 
@@ -35,6 +35,7 @@ from controller import (
     recorder,
     remotes,
     remotewatcher,
+    retainer,
     reviewer,
     settings,
     translator,
@@ -59,7 +60,8 @@ async def serve(api: apiserver.APIServer, given: settings.Settings) -> None:
     allocate = allocator.Allocator(
         api, watch, lambda: look.rules, series, _clock, datetime.timedelta(seconds=given.patience_s)
     )
-    writers = [writer.run, record.run, announce.run, allocate.run]
+    retain = retainer.Retainer(api, watch, look, series)
+    writers = [writer.run, record.run, announce.run, allocate.run, retain.run]
     if given.translate:
         writers.append(translator.Translator(api, series, _clock).run)
     leader = election.Election(api, given.namespace, _LEASE, given.pod_name)

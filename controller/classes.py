@@ -170,7 +170,7 @@ def _judged(
 ) -> tuple[Reason, str]:
     if item.spec is None:
         return Reason.INVALID, item.problem
-    if unbuilt := _unbuilt(item.spec, remote_cards=now.remote_cards):
+    if unbuilt := _unbuilt(item.spec, now):
         return Reason.NOT_IMPLEMENTED, unbuilt
     for workload_type in item.spec.workload_types:
         if (holder := holders[workload_type]) != item.name:
@@ -185,14 +185,16 @@ def _judged(
     return Reason.ACCEPTED, ""
 
 
-def _unbuilt(spec: v1alpha1.ClassSpec, *, remote_cards: bool) -> str:
+def _unbuilt(spec: v1alpha1.ClassSpec, now: snapshot.Snapshot) -> str:
     """What this release cannot do yet must not be taken for something that it can do."""
-    if spec.backend is v1alpha1.Backend.REMOTE and not remote_cards:
+    if spec.backend is v1alpha1.Backend.REMOTE and not now.remote_cards:
         return "remote cards are switched off here; the chart's remote.enabled switches them on"
     if spec.backend is v1alpha1.Backend.REMOTE and selection.given(spec):
         return "remote cards are allocated by kube-scheduler alone; use allocation.by: Scheduler"
-    if spec.reclaim_policy is not v1alpha1.ReclaimPolicy.DELETE:
-        return "reclaimPolicy Retain is not implemented in this release; use reclaimPolicy: Delete"
+    if spec.reclaim_policy is v1alpha1.ReclaimPolicy.RETAIN and spec.backend is v1alpha1.Backend.REMOTE:
+        return "remote cards cannot be kept back, their server ends with the lease; use reclaimPolicy: Delete"
+    if spec.reclaim_policy is v1alpha1.ReclaimPolicy.RETAIN and not now.taint_rules:
+        return "reclaimPolicy Retain needs DeviceTaintRules, which this API server does not have (Kubernetes 1.37 has)"
     return ""
 
 

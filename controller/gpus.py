@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from api import elasticgpu, names, quantity, v1alpha1
-from view import join, objects, picture
+from view import cards, join, objects, picture
 
 PATH = f"/apis/{names.API_VERSION}/{elasticgpu.PLURAL}"
 JSON = Mapping[str, Any]
@@ -62,14 +62,14 @@ def turn(seen: objects.Objects, view: join.View, found: Mapping[str, GPU], at: s
     """What to write; `at` is the time as the API writes it. Lazy: who stops early has not paid for the rest."""
     if seen.slices.unknown or seen.claims.unknown:
         return
-    cards = _by_name(view.cards)
-    for name, card in cards.items():
+    current = cards.by_name(view.cards)
+    for name, card in current.items():
         before = found[name].status if name in found else None
         if (wanted := _status(card, before, at)) != before:
             yield Apply(of=name, body=_body(name, wanted))
     held = _held(seen.claims.items)
     in_rewrite = {pool.name for pool in view.pools if pool.incomplete}
-    for name in found.keys() - cards.keys():
+    for name in found.keys() - current.keys():
         status = found[name].status
         if status is not None and status.pool in in_rewrite:
             continue
@@ -77,15 +77,6 @@ def turn(seen: objects.Objects, view: join.View, found: Mapping[str, GPU], at: s
             yield Remove(of=name, uid=found[name].uid)
         elif (wanted := _unpublished(status, held[name], at)) != status:
             yield Apply(of=name, body=_body(name, wanted))
-
-
-def _by_name(cards: Iterable[picture.Card]) -> dict[str, picture.Card]:
-    """A card that was moved may be listed by two nodes for a while: the one where it is held, else the later, counts."""
-    found: dict[str, picture.Card] = {}
-    for card in cards:
-        if card.name not in found or card.holders or not found[card.name].holders:
-            found[card.name] = card
-    return found
 
 
 def _held(claims: Iterable[objects.Claim]) -> Mapping[str, list[str]]:
@@ -150,17 +141,23 @@ def _amounts(found: Mapping[str, int]) -> elasticgpu.Amounts:
 
 def _conditions(card: picture.Card, before: elasticgpu.Status | None, at: str) -> tuple[v1alpha1.Condition, ...]:
     unbooked = [one for one in card.taints if one.key == names.UNBOOKED_TAINT]
+    retained = [one for one in card.taints if one.key == names.RETAINED_TAINT]
     taints = "; ".join(
         f"{one.key}{'=' if one.value else ''}{one.value}:{one.effect} since {one.since}"
         for one in card.taints
-        if one not in unbooked
+        if one not in unbooked and one not in retained
     )
     healthy = ("False", "Tainted", taints) if taints else ("True", "NoTaint", "")
     booked = ("True", "WithinBooking", "")
     for one in unbooked:
         words = f"processes use {one.value} or more of its memory that no claim has booked, since {one.since}"
         booked = ("False", "UsedBeyondBooking", words)
+    freed = f"kubectl egpu release {card.name}, or kubectl delete devicetaintrule {names.RETAINED_RULE}{card.name}"
+    kept = [
+        ("True", "Released", f"a claim has released it, and its class keeps it back; {freed}") for _ in retained[:1]
+    ]
     return (
+        *(_condition("Retained", *one, before, at) for one in kept),
         _condition("Healthy", *healthy, before, at),
         _condition("Published", "True", "InSlice", "", before, at),
         _condition("UsedAsBooked", *booked, before, at),

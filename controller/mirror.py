@@ -306,8 +306,13 @@ class Mirror:
     ) -> None:
         changed, gone = self._seen_slices.news(slices)
         if rules != self._rules:
+            pools = {rule.pool for rule in set(rules) ^ set(self._rules)}
             self._rules = rules
-            changed = list(slices.items())
+            changed += [
+                (name, found)
+                for name, found in slices.items()
+                if "" in pools or (found.given is not None and found.given.pool in pools)
+            ]
         for name, _ in gone:
             self._late.pop(name, None)
             self.cluster.drop_slice(name)

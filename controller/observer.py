@@ -15,14 +15,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-import structlog
-
-from api import errors
-from controller import gpus, watcher
+from controller import gpus, retention, watcher
 from kube import apiserver, informer
 from view import join, ledger, objects, reader
-
-_log = structlog.get_logger("observer")
 
 _PACE_S = 1.0
 """Between pictures: claims come and go by the thousand, and people read once in a while."""
@@ -31,9 +26,6 @@ _REST = 4
 _CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 _PODS = "/api/v1/pods"
 _NODES = "/api/v1/nodes"
-_SERVED = "/apis/resource.k8s.io/v1"
-_RULES = "devicetaintrules"
-_ASK_AGAIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +62,8 @@ class Observer:
             "nodes": self._nodes,
             "elasticgpus": self._gpus,
         }
-        self._api = api
-        self._rules = informer.Informer(api, f"{_SERVED}/{_RULES}", project=reader.taint_rule)
+        self._watch = watch
+        self._rules = informer.Informer(api, retention.RULES, project=reader.taint_rule)
         self._no_rules = False
         self._stale = asyncio.Event()
         self._ledger = ledger.Ledger()
@@ -84,7 +76,7 @@ class Observer:
         async with asyncio.TaskGroup() as group:
             for name, kept in self._own.items():
                 group.create_task(kept.run(), name=f"watch {name}")
-            group.create_task(self._follow_rules(), name=f"watch {_RULES}")
+            group.create_task(self._follow_rules(), name="watch devicetaintrules")
             for kept in (*self._lent, *self._own.values(), self._rules):
                 group.create_task(self._note_changes(kept), name="note changes")
             while True:
@@ -136,15 +128,7 @@ class Observer:
         return self._rules.objects
 
     async def _follow_rules(self) -> None:
-        """Servers before 1.37 have none of them, and are not asked for them again."""
-        while True:
-            try:
-                served = await self._api.get(_SERVED)
-                break
-            except errors.ElasticGPUError as error:
-                _log.warning("kinds not listed", path=_SERVED, reason=str(error))
-                await asyncio.sleep(_ASK_AGAIN_S)
-        if any(kind["name"] == _RULES for kind in (served or {}).get("resources") or ()):
+        if await self._watch.serves_rules():
             await self._rules.run()
         self._no_rules = True
         self._stale.set()

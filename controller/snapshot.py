@@ -77,13 +77,17 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """`classes` by age, then by name. `cards`: how many there are of each kind. `remote_cards`: whether pools are asked."""
+    """`classes` by age, then by name. `cards`: how many there are of each kind. `remote_cards`: whether pools are asked.
+
+    taint_rules: whether the API server has DeviceTaintRules.
+    """
 
     number: int
     classes: tuple[GPUClass, ...]
     device_classes: Mapping[str, DeviceClass]
     cards: Mapping[Card, int]
     remote_cards: bool = False
+    taint_rules: bool = False
 
 
 def gpu_class(data: JSON) -> GPUClass:
@@ -137,6 +141,7 @@ def build(
     slices: Iterable[Slice],
     *,
     remote_cards: bool = False,
+    taint_rules: bool = False,
 ) -> Snapshot:
     return Snapshot(
         number=number,
@@ -144,6 +149,7 @@ def build(
         device_classes={item.name: item for item in device_classes},
         cards=_current(tuple(slices)),
         remote_cards=remote_cards,
+        taint_rules=taint_rules,
     )
 
 

@@ -11,19 +11,28 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from api import names, v1alpha1
+import structlog
+
+from api import errors, names, v1alpha1
 from controller import classes, snapshot
 from kube import apiserver, informer
 
 _PACE_S = 0.1
 """Between pictures: a cluster that starts a thousand nodes costs ten pictures a second, not a thousand."""
-_SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+_SERVED = "/apis/resource.k8s.io/v1"
+_SLICES = f"{_SERVED}/resourceslices"
+_ASK_AGAIN_S = 5.0
+_RULES = "devicetaintrules"
+_log = structlog.get_logger("watcher")
 
 
 class Watcher:
     """Watches what the controller decides by."""
 
     def __init__(self, api: apiserver.APIServer, *, remote: bool = False) -> None:
+        self._api = api
+        self._rules: bool | None = None
+        self._asked = asyncio.Event()
         self.classes = informer.Informer(api, classes.CLASSES, project=snapshot.gpu_class)
         self.device_classes = informer.Informer(api, classes.DEVICE_CLASSES, project=snapshot.device_class)
         self.slices = informer.Informer(
@@ -54,8 +63,10 @@ class Watcher:
             for name, kept in self._informers.items():
                 group.create_task(kept.run(), name=f"watch {name}")
                 group.create_task(self._note_changes(kept), name=f"note {name}")
+            group.create_task(self._ask(), name="ask what is served")
             for kept in self._informers.values():
                 await kept.synced.wait()
+            rules = await self.serves_rules()
             while True:
                 await self._stale.wait()
                 self._stale.clear()
@@ -65,6 +76,7 @@ class Watcher:
                     self.device_classes.objects.values(),
                     (*self.slices.objects.values(), *(self.remote.objects.values() if self.remote else ())),
                     remote_cards=self.remote is not None,
+                    taint_rules=rules,
                 )
                 show(now)
                 async with self._turn:
@@ -83,6 +95,22 @@ class Watcher:
                 async with asyncio.timeout(within_s):
                     await self._turn.wait_for(lambda: self._latest.number > than)
             return self._latest
+
+    async def serves_rules(self) -> bool:
+        """Whether the API server has DeviceTaintRules; servers before 1.37 have none, and are not asked again."""
+        await self._asked.wait()
+        return bool(self._rules)
+
+    async def _ask(self) -> None:
+        while True:
+            try:
+                served = await self._api.get(_SERVED)
+                break
+            except errors.ElasticGPUError as error:
+                _log.warning("kinds not listed", path=_SERVED, reason=str(error))
+                await asyncio.sleep(_ASK_AGAIN_S)
+        self._rules = any(kind["name"] == _RULES for kind in (served or {}).get("resources") or ())
+        self._asked.set()
 
     async def _note_changes(self, kept: informer.Informer[Any]) -> None:
         seen = 0

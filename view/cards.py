@@ -17,6 +17,7 @@ from view import objects, picture
 
 Key = tuple[str, str]
 """(pool, device)"""
+_Held = tuple[objects.Claim, objects.Result]
 _BLOCKING = ("NoSchedule", "NoExecute")
 _EXHAUSTIBLE = ("memory", "shares")
 """Without these a card takes nobody in; without cores it still takes shares of memory alone."""
@@ -60,15 +61,17 @@ def build(
     rules: Iterable[objects.TaintRule] = (),
 ) -> tuple[picture.Card, ...]:
     """All cards in the order of nodes and slices."""
-    rules = tuple(rules)
+    of_pool = rules_by_pool(rules)
     results = _results(claims.items)
     uses = _uses(pods.items)
     unknown = _not_known(claims)
     return tuple(
-        _card(_tainted(device, pool.name, rules), pool, results.get((pool.name, device.name), ()), uses, unknown)
+        _card(_tainted(device, mine, at, unknown), pool, at, uses, unknown)
         for pool in sorted(found, key=lambda pool: (pool.node, pool.name))
+        for mine in ((*of_pool.get("", ()), *of_pool.get(pool.name, ())),)
         for item in pool.slices
         for device in item.devices
+        for at in (results.get((pool.name, device.name), ()),)
     )
 
 
@@ -104,24 +107,47 @@ def _not_known(claims: objects.Part[objects.Claim]) -> str:
     return "not all claims were asked for" if claims.partial else ""
 
 
-def _results(claims: Iterable[objects.Claim]) -> Mapping[Key, list[tuple[objects.Claim, objects.Result]]]:
-    found: defaultdict[Key, list[tuple[objects.Claim, objects.Result]]] = defaultdict(list)
+def _results(claims: Iterable[objects.Claim]) -> Mapping[Key, list[_Held]]:
+    found: defaultdict[Key, list[_Held]] = defaultdict(list)
     for claim in claims:
         for result in claim.results:
             found[result.pool, result.device].append((claim, result))
     return found
 
 
-def _tainted(device: objects.Device, pool: str, rules: tuple[objects.TaintRule, ...]) -> objects.Device:
-    """With the taints that rules put on it, as kube-scheduler sees it."""
-    more = tuple(rule.taint for rule in rules if rule.pool in ("", pool) and rule.device in ("", device.name))
+def rules_by_pool(rules: Iterable[objects.TaintRule]) -> dict[str, list[objects.TaintRule]]:
+    """Those for all pools have none as their key. In the order of their names."""
+    found: dict[str, list[objects.TaintRule]] = {}
+    for rule in sorted(rules, key=lambda rule: rule.name):
+        found.setdefault(rule.pool, []).append(rule)
+    return found
+
+
+def by_name(found: Iterable[picture.Card]) -> dict[str, picture.Card]:
+    """A card that was moved may be listed by two nodes for a while: the one where it is held, else the later, counts."""
+    kept: dict[str, picture.Card] = {}
+    for card in found:
+        if card.name not in kept or card.holders or not kept[card.name].holders:
+            kept[card.name] = card
+    return kept
+
+
+def _tainted(
+    device: objects.Device, rules: tuple[objects.TaintRule, ...], at: Iterable[_Held], unknown: str
+) -> objects.Device:
+    """With the taints that rules put on it. Kept back for claims it is only when one of them has released it."""
+    mine = [rule for rule in rules if rule.device in ("", device.name)]
+    uids = {claim.uid for claim, _ in at} if mine else set()
+    more = tuple(
+        rule.taint for rule in mine if not rule.retained_for or not (unknown or uids.issuperset(rule.retained_for))
+    )
     return dataclasses.replace(device, taints=(*device.taints, *more)) if more else device
 
 
 def _card(
     device: objects.Device,
     pool: Pool,
-    results: Iterable[tuple[objects.Claim, objects.Result]],
+    results: Iterable[_Held],
     uses: Uses,
     unknown: str,
 ) -> picture.Card:

@@ -4,8 +4,8 @@
         these touch --> their cards, rows and problems --> the next View
 
 What must stay true: it gives what `join.View` gives of the same objects, whatever came before; tests/view/test_ledger.py
-compares. A View that was given out never changes. Where a kind becomes known or unknown, or device classes or rules
-change, all is made anew.
+compares. A View that was given out never changes. Where a kind becomes known or unknown, or device classes change,
+all is made anew.
 """
 
 import bisect
@@ -23,7 +23,7 @@ from view import books, cards, join, objects, picture, problems, totals, users
 K = TypeVar("K", bound=Hashable)
 M = TypeVar("M", bound=Hashable)
 V = TypeVar("V")
-_COMPARED = ("device_classes", "rules")
+_COMPARED = ("device_classes",)
 
 
 class Kept(Generic[K, V]):
@@ -116,6 +116,8 @@ class Ledger:
         self._pods: Kept[objects.Reference, objects.Pod] = Kept("namespace", "name")
         self._nodes: Kept[str, objects.Node] = Kept("name")
         self._drivers: Kept[objects.Reference, objects.DriverPod] = Kept("namespace", "name")
+        self._rules: Kept[str, objects.TaintRule] = Kept("name")
+        self._rules_of: Index[str, str] = Index()
         self._slices_of: Index[str, str] = Index()
         self._claims_of_pool: Index[str, objects.Reference] = Index()
         self._claims_of_pod: Index[str, objects.Reference] = Index()
@@ -150,6 +152,9 @@ class Ledger:
         pools: set[str] = set()
         for name, (_, item) in self._slices.take(seen.slices.items).items():
             pools |= self._slices_of.put(name, (item.pool,) if item else ())
+        for name, (_, rule) in self._rules.take(seen.rules.items).items():
+            touched_by = self._rules_of.put(name, (rule.pool,) if rule else ())
+            pools |= set(self._pools) if "" in touched_by else touched_by
         claims = self._claims.take(seen.claims.items)
         for claim, (_, found) in claims.items():
             pools |= self._claims_of_pool.put(claim, (one.pool for one in found.results) if found else ())
@@ -183,7 +188,8 @@ class Ledger:
             uids = dict.fromkeys(uid for claim in holding for _, uid in claim.reserved_for)
             pods = tuple(self._by_uid[uid] for uid in uids if uid in self._by_uid)
             claims = replace(seen.claims, items=tuple(holding))
-            made = cards.build((pool,), claims, replace(seen.pods, items=pods), seen.rules.items)
+            rules = [self._rules.now[one] for one in sorted(self._rules_of.of("", name))]
+            made = cards.build((pool,), claims, replace(seen.pods, items=pods), rules)
             for book in self._books:
                 book.put(made, 1)
             self._by_key |= {(card.pool, card.name): card for card in made}

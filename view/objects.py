@@ -40,12 +40,17 @@ class Taint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaintRule:
-    """A taint that somebody put on devices beside the driver: empty `pool` and `device` stand for all."""
+    """A taint that somebody put on devices beside the driver: empty `pool` and `device` stand for all.
+
+    retained_for: UIDs of claims; while all of them hold the device, the rule only remembers them.
+    """
 
     name: str
     pool: str
     device: str
     taint: Taint
+    retained_for: tuple[str, ...] = ()
+    version: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ class Kind(enum.StrEnum):
     USER_GONE = "UserGone"
     OVERBOOKED = "Overbooked"
     TAINTED = "CardTainted"
+    RETAINED = "CardRetained"
     INCOMPLETE = "PoolIncomplete"
     SILENT = "DriverSilent"
     NODE_GONE = "NodeGone"
@@ -83,6 +84,11 @@ def _card_gone(claim: objects.Claim, result: objects.Result, known: users.Known,
 def of_card(card: picture.Card) -> Iterator[picture.Problem]:
     look = f"kubectl egpu card {card.name}"
     for taint in card.taints:
+        if taint.key == names.RETAINED_TAINT:
+            message = f"on node {card.node} was released, and is kept back until somebody frees it"
+            command = f"kubectl egpu release {card.name}"
+            yield _problem(Kind.RETAINED, f"card {card.name}", message, taint.since, command)
+            continue
         said = f"{taint.key}={taint.value}" if taint.value else taint.key
         if taint.key == names.UNBOOKED_TAINT:
             said = f"{said} ({taint.value} or more of its memory is used and not booked by any claim)"

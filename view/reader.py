@@ -52,15 +52,17 @@ def slice_(data: JSON) -> objects.Slice | None:
 
 
 def taint_rule(data: JSON) -> objects.TaintRule | None:
-    spec = data["spec"]
+    spec, meta = data["spec"], data["metadata"]
     selector = spec.get("deviceSelector") or {}
     if selector.get("driver", names.LOCAL_DRIVER) != names.LOCAL_DRIVER:
         return None
     return objects.TaintRule(
-        name=data["metadata"]["name"],
+        name=meta["name"],
         pool=selector.get("pool") or "",
         device=selector.get("device") or "",
         taint=_taint(spec["taint"]),
+        retained_for=tuple(filter(None, (meta.get("annotations") or {}).get(names.RETAINED_FOR, "").split(","))),
+        version=meta.get("resourceVersion") or "",
     )
 
 

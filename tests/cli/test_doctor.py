@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from api import names
 from cli import checks, usage
 from tests.cli.conftest import put
 from tests.cli.terminal import User
 from tests.fakes.apiserver import FakeAPIServer
-from tests.view.objects import GI, a_card, a_claim, a_device_class, a_driver, a_result, a_slice, name_of
+from tests.view.objects import GI, a_card, a_claim, a_device_class, a_driver, a_result, a_rule, a_slice, name_of
 
 NODE = "system:serviceaccount:elastic-gpu:node"
 RULES = "/apis/resource.k8s.io/v1/devicetaintrules"
@@ -92,6 +93,18 @@ async def test_a_card_is_cordoned_shown_so_and_let_go_again(server: FakeAPIServe
     assert (await user.egpu("uncordon", "gpu-00000004")).out == f"card/{name_of(4)} uncordoned\n"
     assert server.list("devicetaintrules") == []
     assert (await user.egpu("uncordon", "gpu-00000004")).out == f"card/{name_of(4)} is not cordoned\n"
+
+
+async def test_a_card_that_is_kept_back_is_released(server: FakeAPIServer, user: User) -> None:
+    rule = a_rule(f"retained-{name_of(4)}", pool="egpu/node2", device=name_of(4))
+    rule["spec"]["taint"]["key"] = names.RETAINED_TAINT
+    rule["metadata"]["annotations"] = {names.RETAINED_FOR: "gone"}
+    server.put(f"{RULES}/retained-{name_of(4)}", rule)
+    done = await user.egpu("status")
+    assert f"kubectl egpu release {name_of(4)}" in done.out
+    assert (await user.egpu("release", "gpu-00000004")).out == f"card/{name_of(4)} free again\n"
+    assert server.list("devicetaintrules") == []
+    assert "was not released by its claims yet" in (await user.egpu("release", "gpu-00000004")).out
 
 
 async def test_where_the_server_has_no_rules_cordon_says_what_else_there_is(server: FakeAPIServer, user: User) -> None:

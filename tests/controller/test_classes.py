@@ -224,7 +224,7 @@ def test_the_slices_of_an_older_generation_of_a_pool_do_not_count() -> None:
         ({"backend": "Remote"}, "remote cards are switched off here; the chart's remote.enabled switches them on"),
         (
             {"reclaimPolicy": "Retain"},
-            "reclaimPolicy Retain is not implemented in this release; use reclaimPolicy: Delete",
+            "reclaimPolicy Retain needs DeviceTaintRules, which this API server does not have (Kubernetes 1.37 has)",
         ),
     ],
 )

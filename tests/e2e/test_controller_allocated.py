@@ -18,17 +18,17 @@ CLASS = "packed-share.example.com"
 def given(stage: Stage) -> Iterator[Stage]:
     """node1's cards are the controller's, and the class of the example is ready."""
     stage.kubectl("label", "node", "node1", f"{names.ALLOCATED_BY_LABEL}=controller")
-    until("the cards bear the taint", lambda: _fenced(stage))
+    until("the cards bear the taint", lambda: fenced(stage))
     stage("apply", "-f", str(EXAMPLE / "class.yaml"))
     stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{CLASS}", "--timeout=30s")
     yield stage
     stage("delete", "deployments,pods", "--all", "--grace-period=1", "--timeout=60s")
     stage.kubectl("delete", "-f", str(EXAMPLE / "class.yaml"))
     stage.kubectl("label", "node", "node1", f"{names.ALLOCATED_BY_LABEL}-")
-    until("the cards are kube-scheduler's again", lambda: not _fenced(stage))
+    until("the cards are kube-scheduler's again", lambda: not fenced(stage))
 
 
-def _fenced(stage: Stage) -> bool:
+def fenced(stage: Stage) -> bool:
     devices = (stage.slice_of("node1") or {})["spec"]["devices"]
     return all(any(taint["key"] == names.ALLOCATED_BY_TAINT for taint in one.get("taints", ())) for one in devices)
 

@@ -19,6 +19,7 @@ from tests.view.objects import (
     a_result,
     a_rule,
     a_slice,
+    name_of,
     seen,
 )  # fmt: skip
 from view import join, ledger, objects
@@ -96,6 +97,12 @@ def pods() -> st.SearchStrategy[JSON]:
     )  # fmt: skip
 
 
+def retained(node: int, claim: str) -> JSON:
+    rule = a_rule("kept", pool=f"egpu/node{node}", device=name_of(1))
+    rule["metadata"]["annotations"] = {"elasticgpu.io/retained-for": f"uid-ml-{claim}"}
+    return rule
+
+
 def others() -> st.SearchStrategy[JSON]:
     return st.one_of(
         st.builds(
@@ -112,6 +119,8 @@ def others() -> st.SearchStrategy[JSON]:
         st.builds(a_device_class, st.sampled_from(("training.elasticgpu.io", "other"))),
         st.just(a_device_class("foreign", driver="gpu.nvidia.com")),
         st.builds(lambda n: a_rule("rule", pool=f"egpu/node{n}"), st.integers(1, 2)),
+        st.builds(lambda n: a_rule("everywhere", device=name_of(n)), numbers),
+        st.builds(retained, st.integers(1, 2), st.sampled_from(CLAIMS)),
     )
 
 
