@@ -27,7 +27,7 @@ CONTROLLER_RIGHTS = {
     "resourceclaims": {"list", "watch", "patch"},
     "resourceclaims/status": {"patch"},
     "resourceclaims/binding": {"patch"},
-    "devicetaintrules": {"list", "watch"},
+    "devicetaintrules": {"list", "watch", "create", "patch"},
     "pods": {"list", "watch"},
     "nodes": {"list", "watch"},
     "elasticgpus": {"list", "watch", "create", "patch", "delete"},
@@ -180,7 +180,7 @@ def test_each_policy_is_bound_denies_and_fails_closed(render: Callable[..., list
     assert (rule["resources"], rule["apiVersions"]) == (["devicetaintrules"], ["*"])
 
 
-def test_no_account_of_the_chart_may_write_taint_rules_or_read_secrets_of_others(
+def test_no_account_but_the_controller_may_write_taint_rules_and_none_may_read_secrets_of_others(
     render: Callable[..., list[Object]],
 ) -> None:
     everything = {
@@ -191,6 +191,7 @@ def test_no_account_of_the_chart_may_write_taint_rules_or_read_secrets_of_others
     for role in render(everything):
         for rule in role.get("rules", ()) if role["kind"] in ("ClusterRole", "Role") else ():
             verbs = set(rule["verbs"])
-            assert "devicetaintrules" not in rule["resources"] or verbs <= {"get", "list", "watch"}
+            may = {"create", "patch"} if role["metadata"]["name"] == CONTROLLER else {"get", "list", "watch"}
+            assert "devicetaintrules" not in rule["resources"] or verbs <= may | {"get", "list", "watch"}
             assert "secrets" not in rule["resources"] or rule.get("resourceNames")
             assert not verbs & {"*", "escalate", "bind", "impersonate", "deletecollection"}

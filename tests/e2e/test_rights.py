@@ -134,8 +134,12 @@ def a_taint_rule(key: str = "example.com/broken", effect: str = "NoExecute", **s
         (a_taint_rule(), "this rule would end every pod that has a card"),
         (a_taint_rule(driver="gpu.elasticgpu.io"), "name spec.deviceSelector.pool"),
         (a_taint_rule("gpu.elasticgpu.io/xid", device="gpu-x"), "for what the driver itself finds out"),
+        (
+            a_taint_rule("gpu.elasticgpu.io/retained", "NoSchedule", device="gpu-x"),
+            "for what the driver itself finds out",
+        ),
     ],
-    ids=["all devices", "all our cards", "a word of the driver's"],
+    ids=["all devices", "all our cards", "a word of the driver's", "a word of the controller's"],
 )
 def test_a_taint_rule_for_every_card_or_in_the_drivers_name_is_refused(stage: Stage, rule: Object, words: str) -> None:
     with pytest.raises(KubectlError, match=words):
