@@ -4,6 +4,7 @@ import base64
 import contextlib
 import json
 import re
+import signal
 import ssl
 import statistics
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 
 from hack import release
 from hack.cluster import Cluster, cards, cgroups
-from hack.kubectl import Kubectl
+from hack.kubectl import Kubectl, KubectlError
 from tests.e2e import agents, manifests
 from tests.e2e.manifests import a_container, a_pod, a_request, a_template
 from tests.e2e.stage import Object, Stage, until
@@ -80,6 +81,26 @@ def a_far_template(name: str = "far", count: int = 1, pool: str = "lab") -> Obje
     selectors = [{"cel": {"expression": mine}}]
     request = a_request("card", deviceClassName=CLASS, selectors=selectors, **({"count": count} if count > 1 else {}))
     return a_template(name, [request])
+
+
+def test_a_pod_on_a_node_without_cards_gets_one_attached_before_it_is_bound(lab: Stage) -> None:
+    lab.create(a_far_template(), a_remote_pod("pod"))
+    lab.ready("pod")
+    claim, pod = lab.claim_of("pod"), lab.get("pod", "pod")
+    [device] = claim["status"]["devices"]
+    conditions = {one["type"]: one for one in device["conditions"]}
+    attached = conditions["remote.gpu.elasticgpu.io/attached"]
+    bound = next(
+        one for one in pod["status"]["conditions"] if one["type"] == "PodScheduled" and one["status"] == "True"
+    )
+    assert attached["status"] == "True"
+    assert _moment(attached) <= _moment(bound)
+    [lease] = lab.kubectl.objects("remoteleases")
+    assert (lease["status"]["phase"], lease["spec"]["node"]["name"]) == ("Attached", "node2")
+    assert device["data"]["leaseID"] == lease["status"]["leaseId"]
+    assert f"={device['data']['endpoint']}" in lab.inside("pod", "env")
+    lab.delete("pod", "pod")
+    until("the card is given back", lambda: not lab.kubectl.objects("remoteleases"), 60)
 
 
 def test_the_pod_computes_over_its_own_certificate_and_another_pod_may_not_use_it(
@@ -179,6 +200,16 @@ def test_row_15_the_node_driver_is_killed_while_a_pod_runs(lab: Stage) -> None:
     lab.delete("pod", "pod")
 
 
+def test_row_12_and_13_the_agent_dies_and_the_pod_is_evicted(lab: Stage, agent: agents.Agent) -> None:
+    """Its servers die with it; what was attached is lost, never attached again in silence."""
+    lab.create(a_far_template(), a_remote_pod("pod"))
+    lab.ready("pod")
+    agent.stop(signal.SIGKILL)
+    agent.start()
+    until("the lease is lost", lambda: "Lost" in _phases(lab.kubectl) or not _phases(lab.kubectl), 60)
+    until("the pod is gone", lambda: not lab.kubectl.objects("pods", "-n", lab.namespace), 90)
+
+
 def test_row_20_a_pod_deleted_by_force_holds_no_card(lab: Stage) -> None:
     lab.create(a_far_template(), a_remote_pod("pod"))
     lab.ready("pod")
@@ -225,6 +256,29 @@ def test_no_secret_is_in_any_object_variable_cdi_file_or_log(lab: Stage) -> None
     assert base64.b64encode(key.encode()).decode() not in texts["objects"]
 
 
+def test_the_policy_keeps_one_nodes_driver_from_anothers_leases(lab: Stage) -> None:
+    account = f"system:serviceaccount:{release.NAMESPACE}:{release.NAME}-remote"
+    node1 = (f"--as={account}", "--as-user-extra=authentication.kubernetes.io/node-name=node1")
+    create = ("create", "-f", "-", "--dry-run=server", *node1)
+    with pytest.raises(KubectlError, match="of its own node only"):
+        lab.kubectl(*create, text=json.dumps(_a_lease("node2", "Node")))
+    with pytest.raises(KubectlError, match="only for cards that it attaches itself"):
+        lab.kubectl(*create, text=json.dumps(_a_lease("node1", "Controller")))
+    lab.kubectl(*create, text=json.dumps(_a_lease("node1", "Node")))
+
+
+def _a_lease(node: str, by: str) -> Object:
+    claim = {"namespace": "default", "name": "c", "uid": "u"}
+    spec = {"pool": "lab", "device": "gpu-lab0000", "key": "k", "epoch": "e", "claim": claim, "attachedBy": by}
+    return {
+        "apiVersion": "elasticgpu.io/v1alpha1",
+        "kind": "RemoteLease",
+        "metadata": {"name": "lease-policy"},
+        "spec": spec | {"node": {"name": node, "uid": "n"}},
+        "status": {"phase": "Attaching", "since": "2026-01-01T00:00:00Z"},
+    }
+
+
 def test_how_long_it_takes_from_attach_to_bound(lab: Stage) -> None:
     """Kept on the namespace for people; what is promised is looked at by the benchmark, not here."""
     times = []
@@ -251,6 +305,10 @@ def _devices(kubectl: Kubectl) -> list[Object]:
 
 def _phases(kubectl: Kubectl) -> list[str]:
     return [lease["status"]["phase"] for lease in kubectl.objects("remoteleases")]
+
+
+def _moment(condition: Object) -> datetime:
+    return datetime.fromisoformat(condition["lastTransitionTime"])
 
 
 def _spoken(endpoint: str, files: dict[str, bytes]) -> bytes:
