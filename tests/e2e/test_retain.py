@@ -10,10 +10,9 @@ from api import names
 from tests.e2e.manifests import a_claim, a_pod
 from tests.e2e.stage import Object, Stage, until
 from tests.e2e.test_controller_allocated import fenced
-from tests.e2e.test_view import Egpu, card_of, egpu
+from tests.e2e.test_view import Egpu, card_of
 
 pytestmark = pytest.mark.e2e
-__all__ = ["egpu"]
 WHOLE, SHARE = "kept.example.com", "kept-share.example.com"
 
 
