@@ -1,0 +1,128 @@
+"""What holds of a round over all that waits: gangs have all or nothing, and who has waited long is not passed for ever."""
+
+import collections
+import datetime
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allocation import choice, pods
+from controller import allotment, mirror, snapshot
+from tests.controller import test_allocating as cluster_of
+
+NOW = datetime.datetime(2026, 6, 1, tzinfo=datetime.UTC)
+SIZES = st.lists(st.lists(st.integers(10, 100), min_size=1, max_size=4), min_size=1, max_size=4)
+
+
+class Store:
+    """What was put, by kind, as the API server has it."""
+
+    def __init__(self) -> None:
+        self.kinds: collections.defaultdict[str, dict[str, Any]] = collections.defaultdict(dict)
+
+    def put(self, path: str, body: dict[str, Any]) -> None:
+        kind, name = path.split("/")[-2:]
+        body["metadata"] |= {"uid": f"uid-{kind}-{name}", "resourceVersion": "1"}
+        self.kinds[kind][name] = body
+
+
+def a_mirror(store: Store) -> mirror.Mirror:
+    known = mirror.Mirror()
+    item = snapshot.gpu_class(store.kinds["elasticgpuclasses"][cluster_of.NAME])
+    made = snapshot.DeviceClass(
+        name=item.name, uid="u", resource_version="1", made_from=item.name, owner_uid=item.uid,
+        spec={"selectors": [{"cel": {"expression": 'device.driver == "gpu.elasticgpu.io"'}}]},
+    )  # fmt: skip
+    known.classes(snapshot.build(1, [item], [made], []))
+    known.take(
+        slices={name: mirror.slice_(one) for name, one in store.kinds["resourceslices"].items()},
+        nodes={name: pods.node(one) for name, one in store.kinds["nodes"].items()},
+        claims={f"default/{name}": mirror.claim(one) for name, one in store.kinds["resourceclaims"].items()},
+        pods={f"default/{name}": pods.pod(one) for name, one in store.kinds["pods"].items()},
+        rules={},
+        at=NOW,
+    )
+    return known
+
+
+def a_round(store: Store, before: str) -> list[str]:
+    """Decides over all that waits, stores what was given, and tells who got it."""
+    known = a_mirror(store)
+    turn = allotment.Turn(known=known, chooser=choice.Chooser(known.cluster), share_id=lambda: "s", before=before)
+    got = []
+    for want in known.waiting():
+        found = turn.decide(want)
+        if isinstance(found, allotment.Allotment):
+            (claim,) = want.claims
+            store.kinds["resourceclaims"][claim.name]["status"] = {"allocation": found.allocations[0]}
+            got.append(claim.name)
+    return got
+
+
+def end(store: Store, name: str) -> None:
+    del store.kinds["resourceclaims"][name], store.kinds["pods"][name]
+
+
+@settings(deadline=None, max_examples=60)
+@given(gangs=SIZES, missing=st.sets(st.integers(0, 3)))
+def test_a_gang_has_all_that_it_asks_for_or_nothing(gangs: list[list[int]], missing: set[int]) -> None:
+    store: Any = Store()
+    cluster_of.put_class(store)
+    for node in ("node-1", "node-2"):
+        cluster_of.put_node(store, node)
+        cluster_of.put_cards(store, node)
+    for number, members in enumerate(gangs):
+        size = len(members) + (number in missing)
+        for index, cores in enumerate(members):
+            name = f"g{number}-{index}"
+            cluster_of.put_claim(store, name, cores=cores)
+            cluster_of.put_pod(store, name, name, gang=f"g{number}", of=size)
+    known = a_mirror(store)
+    turn = allotment.Turn(known=known, chooser=choice.Chooser(known.cluster), share_id=lambda: "s", avoided={})
+    taken: collections.Counter[tuple[str, str]] = collections.Counter()
+    seen = 0
+    together: dict[str, list[mirror.Want]] = {}
+    for want in known.waiting():
+        together.setdefault(want.pod.gang if want.pod else "", []).append(want)
+    for wants in together.values():
+        found = turn.decide_all(wants)
+        assert len(found) == len(wants)
+        seen += len(wants)
+        given_ = [one for one in found if isinstance(one, allotment.Allotment)]
+        number = int(str(wants[0].pod and wants[0].pod.gang)[1:])
+        assert len(given_) in ((0,) if number in missing else (0, len(gangs[number])))
+        for one in given_:
+            for result in one.allocations[0]["devices"]["results"]:
+                taken[result["pool"], result["device"]] += int(result["consumedCapacity"]["cores"])
+        booked = [want for want in wants if known.cluster.booked.pieces(want.claims[0].uid)]
+        assert len(booked) == len(given_)
+    assert seen == sum(map(len, gangs))
+    assert all(cores <= 100 for cores in taken.values())
+
+
+@settings(deadline=None, max_examples=12)
+@given(small=st.lists(st.integers(10, 60), min_size=60, max_size=60))
+def test_who_has_waited_long_gets_a_node_though_small_ones_keep_coming(small: list[int]) -> None:
+    store: Any = Store()
+    cluster_of.put_class(store, policy="Spread")
+    for node in ("node-1", "node-2"):
+        cluster_of.put_node(store, node, cpu="64")
+        cluster_of.put_cards(store, node)
+    cores = iter(small)
+    for number in range(20):
+        cluster_of.put_claim(store, f"s{number:02}", cores=next(cores))
+        cluster_of.put_pod(store, f"s{number:02}", f"s{number:02}", created="2026-01-01T00:00:00Z")
+    running = list(a_round(store, before=""))
+    cluster_of.put_claim(store, "big", cores=100, count=2)
+    cluster_of.put_pod(store, "big", "big", created="2026-02-01T00:00:00Z")
+    for number in range(20, 60):
+        cluster_of.put_claim(store, f"s{number:02}", cores=next(cores))
+        cluster_of.put_pod(store, f"s{number:02}", f"s{number:02}", created="2026-03-01T00:00:00Z")
+        if running:
+            end(store, running.pop(0))
+        got = a_round(store, before="2026-02-15T00:00:00Z")
+        if "big" in got:
+            return
+        running += got
+    raise AssertionError(f"big still waits, {running} run")
