@@ -83,7 +83,7 @@ class ShareConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
 
     memory: Enforcement | None = None
     cores: Enforcement | None = None
-    accept: Annotated[tuple[Rung, ...], Meta(min_length=1, max_length=3)] | None = None
+    accept: Annotated[tuple[Rung, ...], Meta(min_length=1, max_length=len(Rung))] | None = None
     fallback: Fallback | None = None
 
 
@@ -194,7 +194,11 @@ class Share(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
     memory: Enforcement = Enforcement.REQUIRED
     cores: Enforcement = Enforcement.BEST_EFFORT
-    accept: Annotated[tuple[Rung, ...], Meta(min_length=1, max_length=3), _SET] = (Rung.DRIVER, Rung.MPS, Rung.HAMI)
+    accept: Annotated[tuple[Rung, ...], Meta(min_length=1, max_length=len(Rung)), _SET] = (
+        Rung.DRIVER,
+        Rung.MPS,
+        Rung.HAMI,
+    )
     fallback: Fallback = Fallback.NOTHING
 
     RULES: ClassVar[tuple[schema.Rule, ...]] = (

@@ -138,7 +138,7 @@ def of_classes(classes: objects.Part[objects.GPUClass]) -> Iterator[picture.Prob
 
 def of_pod(pod: picture.Pod) -> Iterator[picture.Problem]:
     if pod.waiting:
-        about, look = f"pod {pod.namespace}/{pod.name}", f"kubectl describe pod {pod.name} -n {pod.namespace}"
+        about, look = f"pod {pod.namespace}/{pod.name}", f"kubectl egpu explain pod/{pod.name} -n {pod.namespace}"
         yield _problem(Kind.PENDING, about, pod.waiting, pod.waits_since, look, pod.namespace)
 
 

@@ -134,7 +134,7 @@ const VIEWS = {
   pods: { ask: ({ query }) => ask("pods", { q: query.get("q") }), draw: pods, command: () => "kubectl egpu pods -A" },
   pod: {
     ask: ({ parts }) => ask(`pods/${parts.map(encodeURIComponent).join("/")}`), draw: pod,
-    command: ({ parts }) => `kubectl describe pod ${parts[1]} -n ${parts[0]}`,
+    command: ({ parts }) => `kubectl egpu explain pod/${parts[1]} -n ${parts[0]}`,
   },
   fit: { ask: fitAsk, draw: fitPage, command: fitCommand },
   problems: { ask: () => ask("problems"), draw: problemsPage, command: () => "kubectl egpu status -o wide" },

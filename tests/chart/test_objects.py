@@ -57,6 +57,7 @@ ALL_SET = {
     "monitoring": {"rules": True, "dashboard": True, "labels": {"release": "prometheus"}},
     "controller": {
         "replicas": 2,
+        "patienceSeconds": 1_000_000,
         "priorityClassName": "high",
         "nodeSelector": {"infra": "yes"},
         "affinity": {"podAntiAffinity": {}},
@@ -105,6 +106,7 @@ def test_settings_arrive_where_they_belong(render: Callable[..., list[Object]]) 
     assert front["tolerations"] == [{"operator": "Exists"}]
     assert front["volumes"][0]["secret"]["secretName"] == "page-tls"
     told = {one["name"]: one.get("value") for one in _container(front)["env"]}
+    assert told["EGPU_PATIENCE_S"] == "1000000"
     assert (told["EGPU_PAGE"], told["EGPU_PAGE_TLS"]) == ("tls", _container(front)["volumeMounts"][0]["mountPath"])
     (port,) = by_name["Service", "elastic-gpu-page"]["spec"]["ports"]
     assert (port["port"], port["targetPort"]) == (443, "page")

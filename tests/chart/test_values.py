@@ -15,6 +15,7 @@ WRONG = {
     "unknown setting further in": ({"node": {"tolerationss": []}}, "tolerationss"),
     "wrong type": ({"controller": {"replicas": "2"}}, "/controller/replicas"),
     "no replica at all": ({"controller": {"replicas": 0}}, "/controller/replicas"),
+    "no patience at all": ({"controller": {"patienceSeconds": 0}}, "/controller/patienceSeconds"),
     "unknown fill": ({"node": {"fill": "Random"}}, "/node/fill"),
     "the page open to all": ({"page": {"listen": "open"}}, "/page/listen"),
     "unknown log level": ({"logLevel": "trace"}, "/logLevel"),

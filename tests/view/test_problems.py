@@ -92,6 +92,13 @@ def test_a_class_that_is_not_ready_and_one_that_matches_nothing_are_listed() -> 
     assert (found["ClassNotReady"].about, found["ClassMatchesNothing"].about) == ("class a", "class b")
 
 
+def test_a_pod_that_waits_is_listed_with_the_command_that_says_why() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "message": "m", "lastTransitionTime": THEN}
+    pod = a_pod("patient", claim="wish", phase="Pending", status={"conditions": [condition]})
+    found = problems(*HEALTHY, a_claim("wish"), pod)["PodPending"]
+    assert (found.about, found.command) == ("pod ml/patient", "kubectl egpu explain pod/patient -n ml")
+
+
 def test_holders_that_have_more_than_the_card_are_listed() -> None:
     taken = {"memory": "50Gi", "cores": "10", "shares": "1"}
     claims = [a_claim(name, a_result(consumedCapacity=taken, shareID=name), pods=("pod",)) for name in "ab"]
