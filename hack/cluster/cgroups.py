@@ -5,6 +5,7 @@ beside them. So everything that belongs to an instance, shims and containers inc
 nothing else is. The machine's mounts are used as they are: one unified hierarchy, or one a controller, or both.
 """
 
+import os
 import signal
 import time
 from collections.abc import Iterable
@@ -95,10 +96,8 @@ def _make(hierarchy: Path, name: str) -> None:
 
 def _groups(name: str) -> Iterable[Path]:
     for hierarchy in hierarchies():
-        root = hierarchy / name
-        if root.is_dir():
-            yield from sorted((path for path in root.rglob("*") if path.is_dir()), reverse=True)
-            yield root
+        # os.walk passes over a group that goes away while we look, as those of ending pods do
+        yield from (Path(folder) for folder, _, _ in os.walk(hierarchy / name, topdown=False))
 
 
 def _members(name: str) -> Iterable[int]:

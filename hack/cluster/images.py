@@ -50,6 +50,26 @@ def base_image() -> str:
     return _BASE
 
 
+def with_folder(archive: Path, tag: str, folder: Path, place: str) -> Path:
+    """An archive under this tag of the image in `archive` with a folder of this machine at `place`."""
+    names = "".join(f"{path.name} {path.stat().st_size}" for path in sorted(folder.iterdir()))
+    key = hashlib.sha256(f"{archive.name} {tag} {place} {names}".encode()).hexdigest()[:16]
+    made = archive.with_name(f"more-{key}.tar")
+    with state.locked(paths.cache() / "buildah"):
+        if not made.exists():
+            container = _buildah("from", f"oci-archive:{archive}").strip()
+            try:
+                _buildah("copy", "--quiet", container, str(folder), place)
+                _buildah("commit", "--quiet", container, tag)
+            finally:
+                _buildah("rm", container)
+            fresh = made.with_suffix(".new")
+            fresh.unlink(missing_ok=True)
+            _buildah("push", "--compression-format=zstd", tag, f"oci-archive:{fresh}:{tag}")
+            fresh.replace(made)
+    return made
+
+
 def inputs(context: Path) -> tuple[Path, ...]:
     """The files of a tree that go into its image, by the project's own word on what it packs."""
     project = tomllib.loads((context / "pyproject.toml").read_text(encoding="utf-8"))

@@ -19,15 +19,23 @@ from pathlib import Path
 SERVER = Path(__file__).with_name("server.py")
 MULTIPLY = Path(__file__).with_name("multiply.py")
 VERSION = "0.0.45"
-_OPTIONS = "-DGGML_RPC=ON;-DGGML_NATIVE=OFF"
+_OPTIONS = "-DGGML_RPC=ON;-DGGML_NATIVE=OFF;-DGGML_OPENMP=OFF"
+"""For any x86-64 processor, and without libgomp, which a slim image has not."""
 
 
 def libraries() -> Path:
     """Made by pip from the source archive of ggml-python, which takes a minute; kept in a place that others may read."""
-    kept = Path(tempfile.gettempdir()) / f"egpu-ggml-{os.getuid()}-{VERSION}"
+    kept = Path(tempfile.gettempdir()) / f"egpu-ggml-{os.getuid()}-{VERSION}-1"
     if not kept.exists():
         with tempfile.TemporaryDirectory() as folder:
-            what = ("--no-deps", "--no-binary=ggml-python", "-C", f"cmake.args={_OPTIONS}", f"ggml-python=={VERSION}")
+            what = (
+                "--no-cache-dir",
+                "--no-deps",
+                "--no-binary=ggml-python",
+                "-C",
+                f"cmake.args={_OPTIONS}",
+                f"ggml-python=={VERSION}",
+            )
             subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "-w", folder, *what], check=True)
             made = Path(tempfile.mkdtemp(dir=kept.parent))
             with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
