@@ -8,7 +8,7 @@ this grows least. Equal growths are many, and what decides between them matters 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from allocation import pods
@@ -56,20 +56,3 @@ class Mix:
                     useful += left
             found += weight * (everything - useful if fits >= kind.count else everything)
         return found
-
-
-def placements(free: Sequence[float], part: float, count: int) -> Iterable[tuple[float, ...]]:
-    """What can be left after the request was placed: each choice of a card that makes a difference, fullest first."""
-    fitting = sorted({left for left in free if left >= part - _ALMOST})
-    for first in fitting:
-        rest = list(free)
-        for _ in range(count):
-            chosen = next((left for left in (first, *fitting) if left in rest and left >= part - _ALMOST), None)
-            if chosen is None:
-                break
-            rest.remove(chosen)
-            rest.append(chosen - part)
-        else:
-            yield tuple(rest)
-        if count > 1:
-            break

@@ -116,8 +116,9 @@ def main() -> None:
     """The entry point `egpu-controller`. Ends with 0 when told to, with 2 where a setting is wrong, with 1 where it cannot go on."""
     parser = argparse.ArgumentParser(
         prog="egpu-controller",
-        description="Makes DeviceClasses from ElasticGPUClasses. Finds the API server by the pod's service account, "
-        "else by KUBECONFIG. It is set by environment variables:",
+        description="Makes DeviceClasses from ElasticGPUClasses, keeps an ElasticGPU for each card, allocates claims of the classes\n"
+        "that say so, asks pools for remote cards, keeps back released cards, serves the page, writes events.\n"
+        "Finds the API server by the pod's service account, else by KUBECONFIG. It is set by environment variables:",
         epilog=settings.manual(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -11,6 +11,11 @@ What you promise:
   to the pod's owner and to the admin, so each entry names one thing and where it was looked for.
 - The kind of a step begins with your word and a slash, `mps/start`: by it the step finds its way back to you.
 - What you give to a container by `edits` does not depend on other claims: these may come and go.
+
+Where else a new rung has to be known: `api.v1alpha1.Rung`, and `Share.accept` there with the chart's classes if it is to be
+accepted unasked (then `make generate`, for the CRD); `__main__`, which makes the rungs in their order, with a setting and a
+value of the chart where an admin has to provide something; the tables of rungs in the READMEs. `plan`, `resizer` and
+`backends.share` treat `driver` apart, since it holds a pod as a whole, and `booking` keeps `mps` from meeting others on a card.
 """
 
 from typing import Literal, Protocol, runtime_checkable

@@ -1,4 +1,5 @@
-"""Why a card does not do for a request, and why a pod does not get its cards: one list of words for all who show them.
+"""Why a card does not do for a request, and why a pod does not get its cards: one list of words for all who show them. The
+sentences are in `funnel`.
 
 In the order of the funnel: a card is ruled out by the first that applies, so what comes later came closer.
 """
@@ -32,7 +33,6 @@ class Missing(enum.StrEnum):
     UNTRANSLATED = "UntranslatedRequest"
     TEMPLATE = "TemplateMissing"
     CLAIM = "ClaimMissing"
-    CLAIM_NOT_MADE = "ClaimNotMadeYet"
     CLASS = "ClassMissing"
 
 

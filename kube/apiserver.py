@@ -36,7 +36,6 @@ class Patch(enum.StrEnum):
     MERGE = "application/merge-patch+json"
     APPLY = "application/apply-patch+yaml"
     JSON = "application/json-patch+json"
-    STRATEGIC = "application/strategic-merge-patch+json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,5 @@
 """An instance of a real Kubernetes on this machine, as the demo, the tests and the benchmarks hold it in their hands."""
 
-import subprocess
 from collections.abc import Iterable
 from concurrent import futures
 from dataclasses import dataclass
@@ -9,7 +8,6 @@ from pathlib import Path
 from hack.cluster import (
     addresses,
     build,
-    commands,
     controlplane,
     lifecycle,
     nodes,
@@ -80,20 +78,6 @@ class Cluster:
             done = [pool.submit(nodes.import_image, self.instance, node, archive) for node in self.instance.nodes]
         for one in done:
             one.result()
-
-    def node_exec(
-        self,
-        node: str,
-        *argv: str,
-        check: bool = True,
-        input: str | None = None,  # noqa: A002 - subprocess's word
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command in the namespaces of a node; one that fails is an error unless `check` is false."""
-        command = (*nodes.entering(self.instance, self.instance.node(node)), *argv)
-        done = subprocess.run(command, check=False, input=input or "", text=True, capture_output=True)
-        if check and done.returncode != 0:
-            raise commands.failed(argv, done.returncode, done.stderr or done.stdout)
-        return done
 
     def host_path(self, node: str, path: str) -> Path:
         """Where this machine sees a node's file below /run, /var/run, /var/lib or /var/log."""
