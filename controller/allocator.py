@@ -6,14 +6,14 @@ Nothing is watched while no class asks for it. What must stay true: a claim is w
 resourceVersion), its finalizer first, since without that nobody would free it; what was chosen is booked before the
 next choice, and an own write is taken in before the watch brings it; an allocation carries its time, else
 kube-scheduler would want to add it and be refused. Where a write fails the booking is undone and all is chosen anew.
+Who is refused now, and why, is handed on after each turn, for the announcer to say.
 """
 
 import asyncio
 import contextlib
 import datetime
-import itertools
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -36,13 +36,13 @@ _LONGEST_REST_S = 2.0
 _LOOK_AGAIN_S = 30.0
 _AVOID_S = 120.0
 """How long a node is left alone by a want whose allocation there was given back."""
-_TELL_AGAIN_S = 300.0
 _USUAL_S = 300.0
 """How often it is looked at what is usually asked: tables of choices begin anew with it."""
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 30.0
 
 Rules = Callable[[], Mapping[str, objects.TaintRule | None]]
+Tell = Callable[[Sequence[allotment.Refusal]], None]
 _log = structlog.get_logger("allocator")
 
 
@@ -54,6 +54,7 @@ class Allocator:
         api: apiserver.APIServer,
         watch: watcher.Watcher,
         rules: Rules,
+        tell: Tell,
         series: metrics.Metrics,
         clock: Callable[[], datetime.datetime],
         patience: datetime.timedelta,
@@ -61,6 +62,7 @@ class Allocator:
         self._api = api
         self._watch = watch
         self._rules = rules
+        self._tell = tell
         self._series = series
         self._clock = clock
         self._patience = patience
@@ -72,7 +74,11 @@ class Allocator:
             now = await self._watch.newer(seen, within_s=_LOOK_AGAIN_S)
             seen = now.number
             if _asked(now):
-                await _Work(self._api, self._watch, self._rules, self._series, self._clock, self._patience).run()
+                work = _Work(self._api, self._watch, self._rules, self._tell, self._series, self._clock, self._patience)
+                try:
+                    await work.run()
+                finally:
+                    self._tell(())
 
 
 class _Work:
@@ -83,6 +89,7 @@ class _Work:
         api: apiserver.APIServer,
         watch: watcher.Watcher,
         rules: Rules,
+        tell: Tell,
         series: metrics.Metrics,
         clock: Callable[[], datetime.datetime],
         patience: datetime.timedelta,
@@ -90,6 +97,7 @@ class _Work:
         self._api = api
         self._watch = watch
         self._rules = rules
+        self._tell = tell
         self._series = series
         self._clock = clock
         self._patience = patience
@@ -108,7 +116,8 @@ class _Work:
         self._usual_again = 0.0
         self._aside: dict[str, tuple[float, int]] = {}
         """Wants that failed: until when others go first, and how often."""
-        self._told: dict[str, tuple[str, float]] = {}
+        self._refused: dict[str, allotment.Refusal] = {}
+        """By the key of the want; also of those to whom the last turn did not come."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -149,24 +158,25 @@ class _Work:
             before=resource.timestamp(self._clock() - self._patience),
         )
         chosen: list[allotment.Allotment] = []
-        refused: list[allotment.Refusal] = []
         moment = asyncio.get_running_loop().time()
-        for wants in _together(self._mirror.waiting()):
+        waiting = self._mirror.waiting()
+        self._refused = {want.key: self._refused[want.key] for want in waiting if want.key in self._refused}
+        for wants in _together(waiting):
             if any(self._aside.get(want.key, (0.0, 0))[0] > moment for want in wants):
                 continue
             for found in turn.decide_all(wants) if _gang(wants[0]) else [turn.decide(wants[0])]:
                 if isinstance(found, allotment.Allotment):
                     chosen.append(found)
+                    self._refused.pop(found.want.key, None)
                 else:
-                    refused.append(found)
+                    self._refused[found.want.key] = found
             if len(chosen) >= _MOST:
                 self._stale.set()
                 break
         for start in range(0, len(chosen), _AT_ONCE):
             await asyncio.gather(*(self._perform(turn, one) for one in chosen[start : start + _AT_ONCE]))
-        for refusal in itertools.islice(refused, _MOST):
-            await self._tell(refusal)
-        self._series.waiting(len(refused))
+        self._tell(tuple(self._refused.values()))
+        self._series.waiting(len(self._refused))
 
     def _look(self, now: snapshot.Snapshot) -> None:
         moment = asyncio.get_running_loop().time()
@@ -211,7 +221,6 @@ class _Work:
                 await self._write(claim, allocation)
                 outcome = "done"
                 self._given[claim.uid] = (chosen.want.key, chosen.node)
-                self._told.pop(chosen.want.key, None)
                 _log.info("allocated", claim=str(claim), node=chosen.node)
             except errors.ElasticGPUError as error:
                 outcome = "conflict" if isinstance(error, errors.Conflict) else "failed"
@@ -243,45 +252,6 @@ class _Work:
         if stored is None:
             raise errors.Conflict(f"claim {claim} was deleted while it was being allocated")
         self._claims.adopt(stored)
-
-    async def _tell(self, refusal: allotment.Refusal) -> None:
-        """An event for the claim and its pod; the same words again only after a while."""
-        key, moment = refusal.want.key, asyncio.get_running_loop().time()
-        before = self._told.get(key)
-        if before is not None and before[0] == refusal.message and moment - before[1] < _TELL_AGAIN_S:
-            return
-        self._told[key] = (refusal.message, moment)
-        if len(self._told) > 16 * _MOST:
-            self._told.clear()
-        reason = "NeverFits" if refusal.never else "NotAllocated"
-        objects = [
-            ("ResourceClaim", "resource.k8s.io/v1", one.namespace, one.name, one.uid) for one in refusal.want.claims
-        ]
-        if refusal.want.pod is not None:
-            pod = refusal.want.pod
-            objects.append(("Pod", "v1", pod.namespace, pod.name, pod.uid))
-        for kind, version, namespace, name, uid in objects:
-            about = {"kind": kind, "apiVersion": version, "namespace": namespace, "name": name, "uid": uid}
-            with contextlib.suppress(errors.ElasticGPUError):  # an event more or less changes nothing
-                await self._api.create(
-                    f"/api/v1/namespaces/{namespace}/events", self._event(about, reason, refusal.message)
-                )
-
-    def _event(self, about: dict[str, str], reason: str, message: str) -> dict[str, Any]:
-        at = resource.timestamp(self._clock())
-        return {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"generateName": "elastic-gpu-", "namespace": about["namespace"]},
-            "involvedObject": about,
-            "type": "Warning",
-            "reason": reason,
-            "message": message[: errors.MESSAGE_LIMIT],
-            "source": {"component": "elastic-gpu-controller"},
-            "firstTimestamp": at,
-            "lastTimestamp": at,
-            "count": 1,
-        }
 
     async def _note(self, kept: informer.Informer[Any]) -> None:
         seen = 0

@@ -1,6 +1,7 @@
 """Says on pods and claims what concerns them, as events, while this replica leads.
 
-    observer --> Scene --> notices.due --> events --> API server
+    observer --> Scene -----+
+    allocator --> refusals -+--> notices.due --> events --> API server
 
 What must stay true: no more than `_PER_S` events a second whatever happens to the cluster, and one object an event of
 its own name, so that a repeat counts up instead of adding one. An event that cannot be written is not important enough
@@ -11,13 +12,14 @@ import asyncio
 import datetime
 import hashlib
 import itertools
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import structlog
 
 from api import errors, names, resource
-from controller import metrics, notices, observer
+from controller import allotment, metrics, notices, observer
 from kube import apiserver
 
 _PER_S = 10
@@ -43,6 +45,11 @@ class Announcer:
         self._series = series
         self._clock = clock
         self._said: dict[tuple[str, notices.Reason], notices.Said] = {}
+        self._refused: Sequence[allotment.Refusal] = ()
+
+    def hear(self, refused: Sequence[allotment.Refusal]) -> None:
+        """All whom the allocator refuses at present, in place of what it said before."""
+        self._refused = refused
 
     async def run(self) -> None:
         """Works until it is cancelled."""
@@ -51,7 +58,7 @@ class Announcer:
             now = await self._watch.newer(seen, within_s=_LOOK_AGAIN_S)
             seen = now.number
             said, at = dict(self._said), self._clock()
-            found, still = await asyncio.to_thread(_decided, now, said, at)
+            found, still = await asyncio.to_thread(_decided, now, self._refused, said, at)
             self._said = {key: last for key, last in self._said.items() if key in still}
             for notice in found:
                 await asyncio.gather(self._say(notice), asyncio.sleep(1 / _PER_S))
@@ -75,11 +82,25 @@ class Announcer:
 
 
 def _decided(
-    now: observer.Scene, said: notices.Known, at: datetime.datetime
+    now: observer.Scene, refused: Iterable[allotment.Refusal], said: notices.Known, at: datetime.datetime
 ) -> tuple[list[notices.Notice], set[tuple[str, notices.Reason]]]:
     """What to say, and of what was said that which still holds."""
-    still = {notice.key for notice in notices.wanted(now.view, now.seen)} if said else set()
-    return list(itertools.islice(notices.due(now.view, now.seen, said, at), _MOST)), still
+    answers = [notice for refusal in refused for notice in _of_refusal(refusal)]
+    still = {notice.key for notice in notices.wanted(now.view, now.seen, answers)} if said else set()
+    return list(itertools.islice(notices.due(now.view, now.seen, said, at, answers), _MOST)), still
+
+
+def _of_refusal(refusal: allotment.Refusal) -> Iterator[notices.Notice]:
+    """For the claims and their pod. It has no time, so that it is said at once."""
+    reason = notices.Reason.NEVER if refusal.never else notices.Reason.REFUSED
+    about = [("ResourceClaim", one.namespace, one.name, one.uid) for one in refusal.want.claims]
+    if (pod := refusal.want.pod) is not None:
+        about.append(("Pod", pod.namespace, pod.name, pod.uid))
+    for kind, namespace, name, uid in about:
+        yield notices.Notice(
+            kind=kind, namespace=namespace, name=name, uid=uid, reason=reason,
+            message=refusal.message, stem=re.sub(r"\d+", "", refusal.message), since="",
+        )  # fmt: skip
 
 
 def _event(notice: notices.Notice, said: notices.Said) -> tuple[str, dict[str, Any]]:

@@ -1,6 +1,6 @@
 """What is said to users where they look: on their pods and claims, as events.
 
-    View + objects + what was said before --> due --> Notices
+    View + objects + what the allocator refuses + what was said before --> due --> Notices
 
 What must stay true: an event says something new, or is an hour old; numbers that change in its text do not count as
 new. Nothing is said of what passes by itself within seconds, and of what was there long before anybody watched only
@@ -9,7 +9,7 @@ what is wrong.
 
 import datetime
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from api import names
@@ -29,6 +29,8 @@ class Reason(enum.StrEnum):
     WAITS = "WaitsForCard"
     GOT = "CardsAssigned"
     TAINTED = "CardTainted"
+    REFUSED = "NotAllocated"
+    NEVER = "NeverFits"
     UNUSED = problems.Kind.UNUSED.value
     USER_GONE = problems.Kind.USER_GONE.value
     CARD_GONE = problems.Kind.CARD_GONE.value
@@ -66,11 +68,13 @@ class Said:
 Known = Mapping[tuple[str, Reason], Said]
 
 
-def due(view: join.View, seen: objects.Objects, said: Known, now: datetime.datetime) -> Iterator[Notice]:
-    """What to say now. Lazy."""
+def due(
+    view: join.View, seen: objects.Objects, said: Known, now: datetime.datetime, refused: Sequence[Notice] = ()
+) -> Iterator[Notice]:
+    """What to say now. Lazy. `refused`: what the allocator says of those that it could not allocate."""
     if seen.slices.unknown or seen.claims.unknown or seen.pods.unknown:
         return
-    for notice in wanted(view, seen):
+    for notice in wanted(view, seen, refused):
         age_s = _age_s(notice.since, now)
         if notice.normal and age_s > _NEWS_S:
             continue
@@ -83,12 +87,15 @@ def due(view: join.View, seen: objects.Objects, said: Known, now: datetime.datet
         yield notice
 
 
-def wanted(view: join.View, seen: objects.Objects) -> Iterator[Notice]:
-    """All that holds now, whether it was said or not."""
+def wanted(view: join.View, seen: objects.Objects, refused: Sequence[Notice] = ()) -> Iterator[Notice]:
+    """All that holds now, whether it was said or not. Why a pod has no card is said once, by who decides."""
+    answered = {notice.uid for notice in refused}
     pods = {(pod.namespace, pod.name): pod.uid for pod in seen.pods.items}
     since = {claim.uid: claim.since for claim in seen.claims.items}
     claims = {(claim.namespace, claim.name): claim for claim in seen.claims.items}
     for pod in view.pods:
+        if pod.waiting and pods[pod.namespace, pod.name] in answered:
+            continue
         if pod.waiting:
             yield _of_pod(pod, pods, Reason.WAITS, pod.waiting, pod.waiting.partition(";")[0], pod.waits_since)
         elif pod.cards and pod.node:
@@ -100,6 +107,7 @@ def wanted(view: join.View, seen: objects.Objects) -> Iterator[Notice]:
             yield _of_pod(pod, pods, Reason.GOT, text, text, got, normal=True)
     yield from _of_tainted(view.cards)
     yield from _of_leaks(view.problems, claims)
+    yield from refused
 
 
 def _of_pod(

@@ -234,7 +234,7 @@ async def test_a_card_without_the_taint_or_with_a_fresh_one_is_left_alone(
         put_cards(server, "node-2", since="2999-01-01T00:00:00Z")
         put_claim(server, "one")
         put_pod(server, "pod", "one")
-        await server.until(lambda: server.list("events"))
+        await server.until(lambda: server.list("events"), within_s=20)
         assert "no node gives its cards to the controller" in server.list("events")[0]["message"]
         assert result(server, "one") is None
 
@@ -248,11 +248,22 @@ async def test_a_claim_that_never_fits_is_told_so_once_on_itself_and_its_pod(
         put_claim(server, "fits")
         put_pod(server, "pod2", "fits", created="2026-02-01T00:00:00Z")
         await allocated(server, "fits")
-        await server.until(lambda: len(server.list("events")) > 1)
+        await server.until(lambda: len(server.list("events")) > 1, within_s=20)
         told = {(one["involvedObject"]["kind"], one["involvedObject"]["name"]): one for one in server.list("events")}
         assert set(told) == {("ResourceClaim", "huge"), ("Pod", "pod")}
         assert told["Pod", "pod"]["reason"] == "NeverFits"
         assert "2 nodes give cards" in told["Pod", "pod"]["message"]
+
+
+async def test_a_hundred_refused_pods_are_ten_events_a_second(server: FakeAPIServer, running: Running) -> None:
+    for number in range(100):
+        put_claim(server, f"huge{number}", count=3)
+        put_pod(server, f"pod{number}", f"huge{number}")
+    async with running():
+        await server.until(lambda: server.list("events"), within_s=20)
+        started = asyncio.get_running_loop().time()
+        await server.until(lambda: len(server.list("events")) >= 11, within_s=20)
+        assert asyncio.get_running_loop().time() - started >= 0.9
 
 
 async def test_a_card_that_is_cordoned_by_a_rule_is_not_given_out(server: FakeAPIServer, running: Running) -> None:
@@ -303,7 +314,7 @@ async def test_small_claims_do_not_take_for_ever_what_a_large_one_waits_for(
         await allocated(server, "first0", "first1")
         put_claim(server, "large", cores=100, count=2)
         put_pod(server, "large", "large")
-        await server.until(lambda: server.list("events"))
+        await server.until(lambda: server.list("events"), within_s=20)
         for number in range(2):
             put_claim(server, f"small{number}", cores=100)
             put_pod(server, f"small{number}", f"small{number}", created="2999-01-01T00:00:00Z")

@@ -1,6 +1,7 @@
 """What is said on pods and claims: once, when it is new, and never in floods."""
 
 import asyncio
+import dataclasses
 import datetime
 from pathlib import Path
 
@@ -70,6 +71,15 @@ def test_a_controller_that_starts_says_nothing_of_cards_that_were_got_long_ago()
     assert due(a_slice(a_card()), a_claim("c", a_result(), pods=("pod",)), a_pod(claim="c"), at=later(3600)) == []
 
 
+def test_a_pod_that_the_allocator_answers_is_not_told_a_second_reason_and_again_only_after_an_hour() -> None:
+    found = seen(a_slice(a_card()), *a_waiting_pod())
+    (waits,) = notices.due(join.View(found), found, {}, NOW)
+    refused = dataclasses.replace(waits, reason=notices.Reason.REFUSED, message="no room on 2 nodes", since="")
+    assert list(notices.due(join.View(found), found, {}, NOW, [refused])) == [refused]
+    assert list(notices.due(join.View(found), found, said_of(refused), later(3599), [refused])) == []
+    assert list(notices.due(join.View(found), found, said_of(refused), later(3600), [refused])) == [refused]
+
+
 def test_each_pod_on_a_tainted_card_is_told() -> None:
     world = (
         a_slice(a_card(taints=[LOST])),
@@ -91,8 +101,6 @@ def test_a_claim_that_nobody_uses_is_told_after_five_minutes_with_the_command() 
 
 @pytest.mark.parametrize("kind", ["slices", "claims", "pods"])
 def test_nothing_is_said_of_what_was_not_read(kind: str) -> None:
-    import dataclasses
-
     from view import objects
 
     found = dataclasses.replace(seen(a_slice(a_card()), *a_waiting_pod()), **{kind: objects.Part(unknown="forbidden")})
