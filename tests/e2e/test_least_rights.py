@@ -41,7 +41,7 @@ def a_class_is_changed(stage: Stage) -> None:
 
 def a_class_is_no_longer_honoured(stage: Stage) -> None:
     a_class_is_in_place(stage)
-    a_class_is_made(stage, reclaimPolicy="Retain")
+    a_class_is_made(stage, workloadTypes=["training"])
 
 
 def cards_objects_are_gone(stage: Stage) -> None:
