@@ -2,12 +2,18 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import Iterator
 
 import hypothesis
 import pytest
 
 hypothesis.settings.register_profile("nightly", max_examples=1000, deadline=None)
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # a shell starts its background jobs so, and the programs under test would inherit it and not be interrupted
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -50,7 +50,8 @@ def test_the_defaults_are_filled(kubectl: Kubectl) -> None:
 def test_the_defaults_of_a_share_are_filled(kubectl: Kubectl) -> None:
     given = a_class(backend="Share", share={"cores": "Required"})
     stored = json.loads(kubectl("create", "-f", "-", "--dry-run=server", "-o", "json", text=json.dumps(given)))
-    assert stored["spec"]["share"] == {"memory": "Required", "cores": "Required", "accept": ["Driver", "MPS", "HAMi"]}
+    filled = {"memory": "Required", "accept": ["Driver", "MPS", "HAMi"], "fallback": "None"}
+    assert stored["spec"]["share"] == filled | {"cores": "Required"}
 
 
 @pytest.mark.parametrize(
