@@ -15,6 +15,8 @@ from api import errors
 
 CLUSTER_URI = "urn:elasticgpu:cluster:"
 """SAN of a controller's certificate: this and the cluster's UID, which is that of its namespace kube-system."""
+TTL_MS = 600_000
+"""What the controller and the nodes' driver ask for, who renew each minute: so long a lease lives without them."""
 REFUSAL_METADATA = "elasticgpu-refusal-bin"
 
 

@@ -26,7 +26,6 @@ _DEADLINE_S = 5.0
 _LOOK_S = 10.0
 """Between two looks at the certificate on disk."""
 _PAGE = 500
-_TTL_MS = 600_000
 _OPTIONS = (
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -111,7 +110,7 @@ class PoolAPI:
             device_id=intent.device,
             owner=self._owner,
             consumer=_consumer(intent),
-            ttl_ms=_TTL_MS,
+            ttl_ms=lease.TTL_MS,
             attach_within_ms=max(int(within_s * 1000), 1000),
             protocol=intent.protocol,
         )

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from api import errors, names, resource
+from api import errors, lease, names, resource
 from api import remote as kinds
 from controller import metrics, poolapi, poolkeeper, pools, remote, remotewatcher, settings
 from kube import apiserver, publisher, slices
@@ -24,8 +24,8 @@ from kube import apiserver, publisher, slices
 _CLUSTER = "/api/v1/namespaces/kube-system"
 _RETRY_S = 5.0
 _LOOK_S = 15.0
-_RUN_OUT = datetime.timedelta(minutes=20)
-"""Twice the longest life that a lease has without renewal."""
+_RUN_OUT = 2 * datetime.timedelta(milliseconds=lease.TTL_MS)
+"""Twice the life that a lease of ours has without renewal."""
 _log = structlog.get_logger("remotes")
 
 

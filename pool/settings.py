@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from api import errors, schema
+from api import errors, lease, schema
 from pool import identity, profiles
 
 _PREFIX = "EGPU_"
@@ -36,9 +36,10 @@ class Settings:
     first_uid: Servers run as users from this number on, one a card. Default 64000.
     cgroup: A control group of version 2 that exists: each server gets a group of its own in it, under the limits that you
         gave this one. Default none.
-    ttl_s: How long a lease lives without a renewal. Default 600.
+    ttl_s: How long a lease lives without a renewal where its caller names no time. Elastic GPU's controller and node driver,
+        who know how often they renew, name 600. Default 600.
     look_s: How often the cards are looked at. Default 10.
-    longest_ttl_s: How long a caller may have it. Default 3600.
+    longest_ttl_s: How long a caller may have it, 600 or more. Default 3600.
     review_url: The API server that knows the nodes' tokens. Default: the cluster of the agent's own pod, if it is one.
         Else nodes cannot call, and cards are attached but not reached.
     review_ca_file: Its authority. Default: that of the agent's own pod.
@@ -62,7 +63,7 @@ class Settings:
     names: tuple[str, ...] = ()
     first_uid: int = 64000
     cgroup: str = ""
-    ttl_s: int = 600
+    ttl_s: int = lease.TTL_MS // 1000
     look_s: int = 10
     longest_ttl_s: int = 3600
     review_url: str = ""
@@ -127,6 +128,10 @@ def _check(settings: Settings) -> None:
         raise errors.Invalid(f"EGPU_LISTEN is {settings.listen!r}; it must be host:port or :port")
     if not 1 <= settings.ttl_s <= settings.longest_ttl_s:
         raise errors.Invalid("EGPU_TTL_S must be from 1 to EGPU_LONGEST_TTL_S")
+    if settings.longest_ttl_s * 1000 < lease.TTL_MS:
+        raise errors.Invalid(
+            f"EGPU_LONGEST_TTL_S must be {lease.TTL_MS // 1000} or more: Elastic GPU's clusters ask for that"
+        )
     if settings.look_s < 1:
         raise errors.Invalid("EGPU_LOOK_S must be 1 or more")
     if settings.review_url and not settings.review_url.startswith("https://"):

@@ -22,7 +22,6 @@ Token = Callable[[str], Awaitable[str]]
 """Gives the node's token for an audience."""
 
 _DEADLINE_S = 5.0
-_TTL_MS = 600_000
 _OPTIONS = (
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.initial_reconnect_backoff_ms", 500),
@@ -102,7 +101,7 @@ class PoolAPI:
             device_id=spec.device,
             owner=self._owner,
             consumer=consumer,
-            ttl_ms=_TTL_MS,
+            ttl_ms=lease.TTL_MS,
             attach_within_ms=int(within_s * 1000),
             protocol=spec.protocol,
         )

@@ -22,7 +22,6 @@ from api.protos import pool_v1alpha1_pb2 as wire
 from api.protos import pool_v1alpha1_pb2_grpc as stubs
 from tests.fakes.authority import Authority
 
-TTL_MS = 600_000
 _CODES = {kind: grpc.StatusCode[status] for kind, status in lease.STATUS.items()}
 
 
@@ -242,7 +241,7 @@ class _Service(stubs.PoolServicer):
                 state=wire.ATTACHING,
                 owner=request.owner,
                 consumer=request.consumer,
-                expires_in_ms=TTL_MS,
+                expires_in_ms=lease.TTL_MS,
             )
             pool.change(key, "ATTACHING" if pool.attaching else "ATTACHED")
         await _lose(fault, context)
@@ -275,7 +274,7 @@ class _Service(stubs.PoolServicer):
         return wire.Credential(
             certificate=certificate,
             authorities=self._pool.authority.pem.encode(),
-            expires_in_ms=TTL_MS,
+            expires_in_ms=lease.TTL_MS,
             endpoint=held.endpoint,
         )
 

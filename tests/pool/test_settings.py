@@ -30,6 +30,12 @@ def test_a_setting_that_cannot_be_is_named(variable: str, text: str) -> None:
         settings.read(FEW | {variable: text}, "host-1")
 
 
+def test_a_pool_that_would_refuse_what_clusters_ask_for_does_not_start() -> None:
+    with pytest.raises(errors.Invalid, match="EGPU_LONGEST_TTL_S must be 600 or more"):
+        settings.read(FEW | {"EGPU_TTL_S": "60", "EGPU_LONGEST_TTL_S": "599"}, "host-1")
+    assert settings.read(FEW | {"EGPU_TTL_S": "60", "EGPU_LONGEST_TTL_S": "600"}, "host-1").ttl_s == 60
+
+
 def test_profiles_come_with_the_pool_and_a_file_adds_to_them(tmp_path) -> None:  # type: ignore[no-untyped-def]
     file = tmp_path / "mine.yaml"
     file.write_text(
