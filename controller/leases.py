@@ -33,14 +33,15 @@ _HOLDING = (kinds.Phase.ATTACHING, kinds.Phase.ATTACHED, kinds.Phase.LOST)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """All that is known of one pool. `leases` by key, None while it has not been listed; `over`: keys that the pool has
-    ended at our word; `refused`: what it will never attach, with its words.
+    """What is known of one pool. `leases` by key, None until it was listed; `over`: keys that it has ended at our word;
+    `refused`: what it will never attach, with its words; `meant`: keys of all pools' intents, as two may be one pool.
     """
 
     pool: str
     cluster_uid: str
     claims: tuple[remote.Claim, ...]
     intents: tuple[remote.Intent, ...]
+    meant: frozenset[str]
     leases: Mapping[str, remote.Lease] | None
     nodes: Mapping[str, remote.Node]
     refused: Mapping[str, str]
@@ -126,7 +127,7 @@ def turn(scene: Scene) -> tuple[Action, ...]:
             actions += _backward(intent, why, scene)
         elif intent.status.phase is kinds.Phase.ATTACHED and intent.spec.key not in holds:  # the node's own
             actions += _watched(intent, scene)
-    actions += _strays(holds, intents, scene)
+    actions += _strays(holds, scene)
     actions += (tell for claim in scene.claims if (tell := _told(claim, intents, scene)) is not None)
     return tuple(actions)
 
@@ -202,8 +203,7 @@ def _attaching(hold: _Hold, intent: remote.Intent, held: remote.Lease | None, sc
     if held is not None and held.state is lease.State.ATTACHED:
         yield _move(intent, kinds.Phase.ATTACHED, "", scene, held)
     elif held is not None and held.state is not lease.State.ATTACHING:
-        why = held.reason or f"the pool says {held.state.value}"
-        yield _move(intent, kinds.Phase.FAILED, why, scene, held)
+        yield _move(intent, kinds.Phase.FAILED, held.reason or f"the pool says {held.state.value}", scene, held)
     elif hold.key in scene.refused:
         yield _move(intent, kinds.Phase.FAILED, scene.refused[hold.key], scene)
     elif left_s <= 0:
@@ -241,8 +241,8 @@ def _stale(
     if node.gone:
         return f"node {intent.spec.node.name} is out of service"
     if intent.spec.attached_by is kinds.AttachedBy.NODE:
-        held = (resource.ClaimUID(intent.spec.claim.uid), intent.place) in by_node
-        return "" if held else "its claim holds the card no more"
+        place = resource.ClaimUID(intent.spec.claim.uid), intent.place
+        return "" if place in by_node else "its claim holds the card no more"
     return "" if intent.spec.key in holds else "its claim is gone, or was allocated anew"
 
 
@@ -273,11 +273,11 @@ def _over(key: str, scene: Scene) -> bool:
     return key in scene.over or (held is not None and held.state.ended)
 
 
-def _strays(holds: Mapping[str, _Hold], intents: Mapping[str, remote.Intent], scene: Scene) -> Iterator[Action]:
+def _strays(holds: Mapping[str, _Hold], scene: Scene) -> Iterator[Action]:
     """Leases that nobody means. One that is in a claim's way goes at once."""
     wanted = {hold.result.device for hold in holds.values()}
     for key, held in (scene.leases or {}).items():
-        if key in intents or key in holds or held.state.ended or held.state is lease.State.RELEASING:
+        if key in scene.meant or key in holds or held.state.ended or held.state is lease.State.RELEASING:
             continue
         if held.age_s >= GRACE_S or (held.device in wanted and not held.by_node):
             yield Detach(key=key, lease_id=held.id, token=held.token, reason="no claim of this cluster holds it")

@@ -170,7 +170,10 @@ class PoolKeeper:
             pool=self._name,
             cluster_uid=self._cluster_uid,
             claims=picture.claims.get(self._name, ()),
-            intents=picture.intents.get(self._name, ()),
+            intents=tuple(
+                intent for intent in picture.intents.get(self._name, ()) if intent.genuine(self._cluster_uid)
+            ),
+            meant=picture.meant,
             leases=self._leases,
             nodes=self._watch.nodes.objects,
             refused=self._refused,

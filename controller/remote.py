@@ -48,6 +48,22 @@ class Intent:
     def place(self) -> Place:
         return self.spec.pool, self.spec.device, self.spec.share_id
 
+    def genuine(self, cluster_uid: str) -> bool:
+        """Whether its key is of what it says. A node may write the objects of its own leases: without this it could copy
+        the key of another's, and have that one detached.
+        """
+        spec = self.spec
+        return spec.key == lease.key(
+            cluster_uid=cluster_uid,
+            claim_uid=resource.ClaimUID(spec.claim.uid),
+            driver=names.REMOTE_DRIVER,
+            pool=spec.pool,
+            device=spec.device,
+            share_id=spec.share_id,
+            node_uid=spec.node.uid,
+            epoch=spec.epoch,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:

@@ -19,10 +19,11 @@ _NODES = "/api/v1/nodes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """By the name of the pool: who holds what, and what is meant."""
+    """By the name of the pool: who holds what, and what is meant. `meant`: the keys of all intents."""
 
     claims: Mapping[str, tuple[remote.Claim, ...]] = field(default_factory=dict)
     intents: Mapping[str, tuple[remote.Intent, ...]] = field(default_factory=dict)
+    meant: frozenset[str] = frozenset()
 
 
 class RemoteWatcher:
@@ -68,6 +69,7 @@ class RemoteWatcher:
             self._picture = Picture(
                 claims={pool: tuple(found) for pool, found in claims.items()},
                 intents={pool: tuple(found) for pool, found in intents.items()},
+                meant=frozenset(intent.spec.key for intent in self.intents.objects.values()),
             )
         return self._picture
 

@@ -108,6 +108,27 @@ def test_nobody_may_read_secrets_and_each_role_has_exactly_these_rights(enabled:
                 assert rule["resourceNames"] == [names.REMOTE_DRIVER]
 
 
+def test_a_nodes_driver_writes_its_own_leases_and_gets_its_own_pods_tokens_only(enabled: Objects) -> None:
+    extra = 'request.userInfo.?extra[?"authentication.kubernetes.io/{}"][?0].orValue("")'
+    leases = enabled["ValidatingAdmissionPolicy", f"{REMOTE}-leases"]["spec"]
+    texts = [one["expression"] for one in leases["validations"]]
+    assert f'request.operation == "UPDATE" || object.spec.node.uid == {extra.format("node-uid")}' in texts
+    assert 'object.?status.?phase.orValue("") in ["Attaching", "Attached", "Releasing"]' in texts
+    tokens = enabled["ValidatingAdmissionPolicy", f"{REMOTE}-tokens"]["spec"]
+    [rule] = tokens["matchConstraints"]["resourceRules"]
+    assert (rule["resources"], rule["operations"]) == (["serviceaccounts/token"], ["CREATE"])
+    assert tokens["variables"] == [{"name": "pod", "expression": extra.format("pod-name")}]
+    [check] = tokens["validations"]
+    assert 'object.spec.?boundObjectRef.?name.orValue("") == variables.pod' in check["expression"]
+    for policy in (leases, tokens):
+        [condition] = policy["matchConditions"]
+        assert condition["expression"].endswith(f':{REMOTE}"')
+        assert policy["failurePolicy"] == "Fail"
+    for name in ("leases", "tokens"):
+        binding = enabled["ValidatingAdmissionPolicyBinding", f"{REMOTE}-{name}"]["spec"]
+        assert binding == {"policyName": f"{REMOTE}-{name}", "validationActions": ["Deny"]}
+
+
 def test_the_class_is_there_and_can_be_read(enabled: Objects) -> None:
     spec = v1alpha1.decode_class(enabled["ElasticGPUClass", "simulation.elasticgpu.io"], "simulation")
     assert (spec.backend, spec.workload_types) == (v1alpha1.Backend.REMOTE, ("simulation",))

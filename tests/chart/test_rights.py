@@ -169,6 +169,7 @@ def test_each_policy_is_bound_denies_and_fails_closed(render: Callable[..., list
             "elastic-gpu-node-slices",
             "elastic-gpu-controller-slices",
             "elastic-gpu-remote-leases",
+            "elastic-gpu-remote-tokens",
             "elastic-gpu-taint-rules",
         }
     )

@@ -46,7 +46,8 @@ def a_scene(**more: Any) -> leases.Scene:
         "binding_s": 600.0,
         "now": NOW,
     }
-    return leases.Scene(**facts | more)
+    facts |= more
+    return leases.Scene(**{"meant": frozenset(intent.spec.key for intent in facts["intents"])} | facts)
 
 
 def an_intent(of: kinds.RemoteLease, **status: Any) -> remote.Intent:
@@ -145,6 +146,12 @@ def test_a_young_lease_that_nobody_means_is_left_until_its_intent_may_have_been_
     [detach] = leases.turn(a_scene(leases={young.key: young, old.key: old}))
     assert isinstance(detach, leases.Detach)
     assert detach.key == old.key
+
+
+def test_the_lease_of_another_remotepool_with_the_same_endpoint_is_no_stray() -> None:
+    other = a_lease("o" * 64, age_s=600.0)
+    seen = a_scene(claims=(a_claim(),), leases={other.key: other}, meant=frozenset({other.key}))
+    assert not [action for action in leases.turn(seen) if isinstance(action, leases.Detach)]
 
 
 class World(RuleBasedStateMachine):

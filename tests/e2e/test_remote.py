@@ -258,24 +258,38 @@ def test_no_secret_is_in_any_object_variable_cdi_file_or_log(lab: Stage) -> None
 
 def test_the_policy_keeps_one_nodes_driver_from_anothers_leases(lab: Stage) -> None:
     account = f"system:serviceaccount:{release.NAMESPACE}:{release.NAME}-remote"
-    node1 = (f"--as={account}", "--as-user-extra=authentication.kubernetes.io/node-name=node1")
+    extra = "--as-user-extra=authentication.kubernetes.io"
+    node1 = (f"--as={account}", f"{extra}/node-name=node1", f"{extra}/node-uid=n")
     create = ("create", "-f", "-", "--dry-run=server", *node1)
     with pytest.raises(KubectlError, match="of its own node only"):
         lab.kubectl(*create, text=json.dumps(_a_lease("node2", "Node")))
     with pytest.raises(KubectlError, match="only for cards that it attaches itself"):
         lab.kubectl(*create, text=json.dumps(_a_lease("node1", "Controller")))
+    with pytest.raises(KubectlError, match="only with the uid of its own node"):
+        lab.kubectl(*create, text=json.dumps(_a_lease("node1", "Node", uid="another")))
+    with pytest.raises(KubectlError, match="phases Attaching, Attached and Releasing only"):
+        lab.kubectl(*create, text=json.dumps(_a_lease("node1", "Node", phase="Lost")))
     lab.kubectl(*create, text=json.dumps(_a_lease("node1", "Node")))
 
 
-def _a_lease(node: str, by: str) -> Object:
+def test_the_driver_of_one_node_gets_no_token_that_names_another(lab: Stage) -> None:
+    account = f"system:serviceaccount:{release.NAMESPACE}:{release.NAME}-remote"
+    mine = (f"--as={account}", "--as-user-extra=authentication.kubernetes.io/pod-name=mine")
+    ask = ("create", "token", f"{release.NAME}-remote", "-n", release.NAMESPACE, *mine)
+    for bound in ((), ("--bound-object-kind=Pod", "--bound-object-name=anothers")):
+        with pytest.raises(KubectlError, match="bound to its own pod only"):
+            lab.kubectl(*ask, *bound)
+
+
+def _a_lease(node: str, by: str, *, uid: str = "n", phase: str = "Attaching") -> Object:
     claim = {"namespace": "default", "name": "c", "uid": "u"}
     spec = {"pool": "lab", "device": "gpu-lab0000", "key": "k", "epoch": "e", "claim": claim, "attachedBy": by}
     return {
         "apiVersion": "elasticgpu.io/v1alpha1",
         "kind": "RemoteLease",
         "metadata": {"name": "lease-policy"},
-        "spec": spec | {"node": {"name": node, "uid": "n"}},
-        "status": {"phase": "Attaching", "since": "2026-01-01T00:00:00Z"},
+        "spec": spec | {"node": {"name": node, "uid": uid}},
+        "status": {"phase": phase, "since": "2026-01-01T00:00:00Z"},
     }
 
 

@@ -100,6 +100,7 @@ def scene(world: World, view: Seen, who: int) -> decisions.Scene:
         cluster_uid="c",
         claims=tuple(a_claim(uid) for uid in sorted(view.claims)),
         intents=view.intents,
+        meant=frozenset(intent.spec.key for intent in view.intents),
         leases=listed,
         nodes={"n": NODE},
         refused={key: "refused" for whose, key in world.refused if whose == who},

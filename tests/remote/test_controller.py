@@ -509,3 +509,45 @@ async def test_a_lease_object_that_is_deleted_gives_its_card_back(tmp_path: Path
             assert pool.live() == []
             await cluster.until(lambda: not cluster.condition("a", "healthy"))
             assert pool.count_of("Attach") == 1
+
+
+async def test_two_remotepools_with_one_endpoint_leave_each_others_leases_alone(tmp_path: Path) -> None:
+    """For two groups of nodes, say: each lists the leases of both, and by their age they could be strays."""
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool, "left")
+        async with cluster.controller():
+            cluster.claim("a", pool, 0, of="left")
+            await _attached(cluster, "a")
+            for held in pool.leases.values():
+                held.age_ms = 600_000
+            cluster.add_pool(pool, "right")
+            cluster.claim("b", pool, 1, of="right")
+            await _attached(cluster, "a", "b")
+            cluster.deallocate("b")
+            await cluster.until(lambda: cluster.phases() == ["Attached"])
+            assert pool.count_of("Detach") == 1
+            _balanced(cluster, pool)
+
+
+async def test_a_node_that_writes_objects_in_anothers_name_ends_no_session(tmp_path: Path) -> None:
+    """One that copies the key of another node's lease, and one that says that another's card is lost."""
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        cluster.add_node("evil")
+        async with cluster.controller():
+            cluster.claim("a", pool, 0)
+            await _attached(cluster, "a")
+            [intent] = cluster.server.list("remoteleases")
+            spec = intent["spec"] | {"attachedBy": "Node", "node": {"name": "evil", "uid": "uid-evil"}}
+            since = intent["status"]["since"]
+            cluster.server.put(f"{LEASES}/copied", {"spec": spec, "status": {"phase": "Releasing", "since": since}})
+            cluster.server.put(
+                f"{LEASES}/lost", {"spec": spec | {"key": "made-up"}, "status": {"phase": "Lost", "since": since}}
+            )
+            cluster.claim("b", pool, 1)
+            await cluster.until(lambda: cluster.condition("b", "attached"))
+            cluster.deallocate("b")
+            await cluster.until(lambda: pool.count_of("Detach") == 1 and len(pool.live()) == 1)
+            await cluster.until(lambda: not any(cluster.taints().values()))
+            assert sorted(cluster.phases()) == ["Attached", "Lost", "Releasing"]
+            _balanced(cluster, pool)
