@@ -78,6 +78,8 @@ class Keeper:
         self._news = asyncio.Event()
         self._served = ""
         self._trusted_since: datetime.datetime | None = None
+        self._bundle = ""
+        """What `_trusted_since` is said of."""
         self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
 
@@ -177,6 +179,8 @@ class Keeper:
 
     async def _have_trusted(self, bundle: str) -> None:
         """Puts the bundle where it is missing; notes since when it is everywhere."""
+        if bundle != self._bundle:  # before any write: one that another replica overtakes ends this turn
+            self._bundle, self._trusted_since = bundle, None
         complete = True
         for kind, kept in self._configurations.items():
             found = next(iter(kept.objects.values()), None)

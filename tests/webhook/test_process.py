@@ -213,8 +213,10 @@ async def test_a_certificate_of_somebody_else_is_served_and_nothing_written(
 class Clock:
     def __init__(self) -> None:
         self.now = datetime.datetime.now(datetime.UTC)
+        self.asked = 0
 
     def __call__(self) -> datetime.datetime:
+        self.asked += 1
         return self.now
 
 
@@ -254,6 +256,57 @@ async def test_a_certificate_that_grows_old_is_renewed_without_a_moment_of_distr
                     await asyncio.sleep(0.02)
             assert "next.crt" not in data(server)
             assert bundles(server) == {data(server)["ca.crt"]}
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+async def test_a_bundle_that_another_replica_put_in_first_settles_too_before_the_switch(
+    server: FakeAPIServer, tmp_path: Path
+) -> None:
+    clock = Clock()
+
+    async def touch() -> None:
+        """The keeper looks again when something changes, and asks the clock then."""
+        held = server.get(SECRET) or {}
+        held["metadata"]["annotations"] = {"touched": f"{clock.now} {clock.asked}"}
+        server.put(SECRET, held)
+        await asyncio.sleep(0.02)
+
+    async with apiserver.APIServer.connect(server.kubeconfig(tmp_path)) as api:
+        keep = keeper.Keeper(
+            api, "egpu", "elastic-gpu-webhook", "elastic-gpu-webhook-tls", "elastic-gpu-webhook", clock
+        )
+        task = asyncio.create_task(keep.run())
+        try:
+            await server.until(
+                lambda: "tls.crt" in data(server) and bundles(server) == {data(server)["ca.crt"]}, within_s=20
+            )
+            async with asyncio.timeout(20):
+                enough = clock.asked + 3
+                while clock.asked < enough:  # so that it has seen the first bundle everywhere
+                    await touch()
+            clock.now += datetime.timedelta(days=1)
+            server.fault(method="PATCH", path="webhookconfigurations", status=409, reason="Conflict", times=-1)
+            tried = server.count("PATCH", "webhookconfigurations")
+            staged = certificates.issue((HOST,), clock.now, rotation.LIFETIME)
+            held, bundle = server.get(SECRET) or {}, staged.authority + data(server)["ca.crt"]
+            laid = {"ca.crt": bundle, "next.crt": staged.certificate, "next.key": staged.key}
+            coded = {name: base64.b64encode(text.encode()).decode() for name, text in laid.items()}
+            server.put(SECRET, held | {"data": held["data"] | coded})
+            await server.until(lambda: server.count("PATCH", "webhookconfigurations") > tried)
+            for kind in KINDS:
+                found = server.get(CONFIGURATION.format(kind)) or {}
+                for hook in found["webhooks"]:
+                    hook["clientConfig"]["caBundle"] = coded["ca.crt"]
+                server.put(CONFIGURATION.format(kind), found)
+            since = clock.now
+            async with asyncio.timeout(20):
+                while data(server)["tls.crt"] != staged.certificate:
+                    await touch()
+                    clock.now += datetime.timedelta(seconds=1)
+            assert clock.now - since >= rotation.SETTLED
         finally:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
