@@ -5,7 +5,8 @@
 Nothing is watched while no class asks for it. What must stay true: a claim is written only as it was seen (uid and
 resourceVersion), its finalizer first, since without that nobody would free it; what was chosen is booked before the
 next choice, and an own write is taken in before the watch brings it; an allocation carries its time, else
-kube-scheduler would want to add it and be refused. Where a write fails the booking is undone and all is chosen anew.
+kube-scheduler would want to add it and be refused. Where a write is refused the booking is undone and all is chosen
+anew; where its outcome is unknown the booking stays until the server, or the watch, has told.
 Who is refused now, and why, is handed on after each turn, for the announcer to say.
 """
 
@@ -16,9 +17,10 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import structlog
 
-from allocation import choice, pods
+from allocation import bookings, choice, pods
 from api import errors, names, resource
 from controller import allotment, metrics, mirror, snapshot, watcher
 from kube import apiserver, informer
@@ -38,6 +40,7 @@ _AVOID_S = 120.0
 """How long a node is left alone by a want whose allocation there was given back."""
 _USUAL_S = 300.0
 """How often it is looked at what is usually asked: tables of choices begin anew with it."""
+_ASK_AGAIN_S = 1.0
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 30.0
 
@@ -118,6 +121,8 @@ class _Work:
         """Wants that failed: until when others go first, and how often."""
         self._refused: dict[str, allotment.Refusal] = {}
         """By the key of the want; also of those to whom the last turn did not come."""
+        self._unknown: dict[str, tuple[mirror.Claim, tuple[bookings.Piece, ...]]] = {}
+        """By uid, the claims whose allocation may be stored though the watch has not told of it, and what it holds."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -143,11 +148,14 @@ class _Work:
         wait_s = min([_LOOK_AGAIN_S, *(until - moment for until, _ in self._aside.values() if until > moment)])
         if self._mirror.unsettled is not None:
             wait_s = min(wait_s, (self._mirror.unsettled - self._clock()).total_seconds())
+        if self._unknown:
+            wait_s = min(wait_s, _ASK_AGAIN_S)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(wait_s, _PACE_S)):
                 await self._stale.wait()
 
     async def _turn(self, now: snapshot.Snapshot) -> None:
+        await self._settle()
         self._look(now)
         self._forget(asyncio.get_running_loop().time())
         turn = allotment.Turn(
@@ -164,6 +172,8 @@ class _Work:
         for wants in _together(waiting):
             if any(self._aside.get(want.key, (0.0, 0))[0] > moment for want in wants):
                 continue
+            if any(claim.uid in self._unknown for want in wants for claim in want.claims):
+                continue
             for found in turn.decide_all(wants) if _gang(wants[0]) else [turn.decide(wants[0])]:
                 if isinstance(found, allotment.Allotment):
                     chosen.append(found)
@@ -178,6 +188,20 @@ class _Work:
         self._tell(tuple(self._refused.values()))
         self._series.waiting(len(self._refused))
 
+    async def _settle(self) -> None:
+        """Reads the claims whose outcome is unknown; one that cannot be read stays booked. `_look` takes them in."""
+        for uid, (claim, _) in tuple(self._unknown.items()):
+            place = f"/apis/resource.k8s.io/v1/namespaces/{claim.namespace}/resourceclaims"
+            try:
+                page = await self._api.list_page(place, fieldSelector=f"metadata.name={claim.name}")
+            except (errors.ElasticGPUError, msgspec.MsgspecError) as error:
+                _log.warning("outcome still unknown", claim=str(claim), error=str(error))
+                return
+            for item in page.items:
+                self._claims.adopt(msgspec.json.decode(item))
+            self._mirror.restore(claim)
+            del self._unknown[uid]
+
     def _look(self, now: snapshot.Snapshot) -> None:
         moment = asyncio.get_running_loop().time()
         self._mirror.classes(now)
@@ -189,6 +213,12 @@ class _Work:
             rules=self._rules(),
             at=self._clock(),
         )
+        for uid, (one, pieces) in tuple(self._unknown.items()):
+            known = self._mirror.claims.get(str(one))
+            if known is None or known.uid != uid or known.allocated:
+                del self._unknown[uid]
+            else:  # the watch may have told of the finalizer alone
+                self._mirror.cluster.book(uid, pieces)
         if moment >= self._usual_again:
             self._chooser.usual(self._mirror.usual())
             self._usual_again = moment + _USUAL_S
@@ -225,7 +255,11 @@ class _Work:
             except errors.ElasticGPUError as error:
                 outcome = "conflict" if isinstance(error, errors.Conflict) else "failed"
                 _log.warning("not allocated", claim=str(claim), outcome=outcome, error=str(error))
-                turn.take_back(chosen.want, chosen.want.claims[index:])
+                # A conflict too: a repeat after a lost answer meets what the first try has stored.
+                unknown = isinstance(error, (errors.Unavailable, errors.Conflict))
+                if unknown:
+                    self._unknown[claim.uid] = claim, bookings.pieces(allocation["devices"]["results"])
+                turn.take_back(chosen.want, chosen.want.claims[index + unknown :])
             self._series.wrote("Allocation", outcome)
             if outcome != "done":
                 self._stale.set()

@@ -215,6 +215,46 @@ async def test_an_answer_that_was_lost_does_not_allocate_twice(server: FakeAPISe
         assert card(server, "two") != first == card(server, "one")
 
 
+@pytest.mark.parametrize("watch", [True, None], ids=["unwatched", "unreadable"])
+async def test_a_card_whose_write_had_no_answer_is_not_given_to_another_before_it_is_known(
+    server: FakeAPIServer, running: Running, watch: bool | None
+) -> None:
+    for name in ("zero", "one", "two"):
+        put_claim(server, name, cores=100)
+    async with running():
+        put_pod(server, "pod0", "zero")
+        await allocated(server, "zero")
+        server.fault(method="GET", path="resourceclaims", watch=watch, times=-1, status=403, reason="Forbidden")
+        asked = server.count("GET", "resourceclaims", watch=True)
+        server.cut_streams()
+        await server.until(lambda: server.count("GET", "resourceclaims", watch=True) > asked)
+        server.fault(method="PATCH", path="resourceclaims/one/status", lose_answer=True)
+        put_pod(server, "pod", "one")
+        await allocated(server, "one")
+        put_pod(server, "first", "two", created="2025-01-01T00:00:00Z")  # it is decided before the other
+        await allocated(server, "two")
+        assert len({card(server, name) for name in ("zero", "one", "two")}) == 3
+
+
+async def test_it_stays_so_where_the_watch_has_told_of_the_finalizer_alone(
+    server: FakeAPIServer, running: Running
+) -> None:
+    for name in ("one", "two"):
+        put_claim(server, name, cores=100)
+    async with running():
+        await server.until(lambda: server.count("GET", "resourceclaims", watch=True))
+        server.fault(method="PATCH", path="resourceclaims/one/status", delay_s=0.5, lose_answer=True)
+        put_pod(server, "pod", "one")
+        await server.until(lambda: server.count("PATCH", "resourceclaims/one/status"))
+        await asyncio.sleep(0.1)  # the watch tells of the finalizer, and then no more
+        server.fault(method="GET", path="resourceclaims", times=-1, status=403, reason="Forbidden")
+        server.cut_streams()
+        await allocated(server, "one")
+        put_pod(server, "first", "two", created="2025-01-01T00:00:00Z")
+        await allocated(server, "two")
+        assert card(server, "one") != card(server, "two")
+
+
 async def test_an_allocation_that_was_given_back_goes_to_another_node(server: FakeAPIServer, running: Running) -> None:
     async with running():
         put_claim(server, "one")
