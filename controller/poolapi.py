@@ -77,8 +77,9 @@ class PoolAPI:
 
     async def devices(self) -> tuple[tuple[remote.Device, ...], int]:
         """All cards, and the revision that they are of."""
-        stub, found, token = await self._open(), [], ""
+        found, token = [], ""
         while True:
+            stub = await self._open()  # anew for each page: the one before may be closed by now
             ask = wire.ListDevicesRequest(page_size=_PAGE, page_token=token)
             page = await self._call("ListDevices", stub.ListDevices(ask, timeout=_DEADLINE_S))
             found += [_device(item) for item in page.devices]
@@ -101,6 +102,8 @@ class PoolAPI:
                 yield _lease(event.lease)
         except grpc.aio.AioRpcError as error:
             raise _translated("WatchLeases", self._name, error) from error
+        except asyncio.CancelledError:
+            raise _cut("WatchLeases", self._name) from None
         finally:
             stream.cancel()
 
@@ -152,6 +155,18 @@ class PoolAPI:
             return await call
         except grpc.aio.AioRpcError as error:
             raise _translated(verb, self._name, error) from error
+        except asyncio.CancelledError:
+            raise _cut(verb, self._name) from None
+
+
+def _cut(verb: str, pool: str) -> BaseException:
+    """A channel that is closed cancels its open calls as if their tasks were to end: only what was meant for the task goes on
+    as such, for nobody would hear of the other.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        return asyncio.CancelledError()
+    return errors.Unavailable(f"pool {pool}: {verb}: the connection was made anew meanwhile; it is asked again")
 
 
 def _translated(verb: str, pool: str, error: grpc.aio.AioRpcError) -> errors.ElasticGPUError:

@@ -98,13 +98,8 @@ class Node:
         if any(holding.by_node for holding in record.holdings):
             await self._store.write(record)  # the key outlives us from now on: no second one is ever made up
         self._held[claim.uid] = record
-        try:
-            holdings = await asyncio.gather(*(self._attacher.attached(claim, one) for one in record.holdings))
-        except attacher.Ended:
-            if any(holding.by_node for holding in record.holdings):
-                await self._store.remove(claim.uid)  # the next call makes up another key
-            raise
-        record = msgspec.structs.replace(record, phase=records.Phase.PREPARED, holdings=tuple(holdings))
+        holdings = await self._attached(claim, record)
+        record = msgspec.structs.replace(record, phase=records.Phase.PREPARED, holdings=holdings)
         record = await self._described(record)
         await self._certify(record)
         await self._store.write(record)
@@ -215,6 +210,22 @@ class Node:
             allocated_at=claim.allocated_at,
             pods=tuple(uid for _, uid in claim.reserved_for),
         )
+
+    async def _attached(self, claim: resource.Claim, record: records.Record) -> tuple[records.Holding, ...]:
+        """All cards, or none. Where one's key is used up, the next call makes up others for all: what the rest got by
+        theirs is given back before those are forgotten.
+        """
+        asked = (self._attacher.attached(claim, one) for one in record.holdings)
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        failed = [one for one in outcomes if isinstance(one, BaseException)]
+        ended = next((one for one in failed if isinstance(one, attacher.Ended)), None)
+        by_node = [holding for holding in record.holdings if holding.by_node]
+        if ended is not None and by_node:
+            await asyncio.gather(*(self._released(holding) for holding in by_node))
+            await self._store.remove(claim.uid)
+        if failed:
+            raise ended or failed[0]
+        return tuple(one for one in outcomes if isinstance(one, records.Holding))
 
     async def _restored(self, record: records.Record) -> None:
         """After a reboot neither CDI file nor credential is there. A lease that is over starts no container."""

@@ -6,6 +6,7 @@ What must stay true: every call ends within its deadline; what was not answered 
 certificate is checked by the RemotePool's own authority, nothing else is trusted.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -140,6 +141,12 @@ class PoolAPI:
             return await method(ask, timeout=_DEADLINE_S, metadata=(("authorization", f"Bearer {token}"),))
         except grpc.aio.AioRpcError as error:
             raise _translated(verb, self.name, error) from error
+        except (asyncio.CancelledError, grpc.aio.UsageError):  # what is closed cancels open calls, and refuses new ones
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            words = f"pool {self.name}: {verb}: the connection was made anew meanwhile; it is asked again"
+            raise errors.Unavailable(words) from None
 
 
 def _translated(verb: str, pool: str, error: grpc.aio.AioRpcError) -> errors.ElasticGPUError:

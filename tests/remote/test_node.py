@@ -16,8 +16,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from api import errors, lease
+from api import remote as kinds
 from api.protos import pool_v1alpha1_pb2 as wire
-from driver.remote import netns, relay, relays
+from controller import poolapi as controllers
+from driver.remote import netns, poolapi, relay, relays
 from kubeletplugin import contract
 from tests.fakes.authority import Authority
 from tests.fakes.pool import FakePool
@@ -428,6 +430,55 @@ async def test_a_refused_attach_says_why_and_the_same_key_is_tried_again(tmp_pat
                 await driver.prepare(cluster.allocated("a"))
             await driver.prepare(cluster.allocated("a"))
         assert len({call.idempotency_key for verb, call in pool.calls if verb == "Attach"}) == 1
+
+
+async def test_one_card_that_cannot_be_had_costs_the_claim_no_other(tmp_path: Path) -> None:
+    """The key of one is used up: the other's lease goes with its key, or nobody could ever ask for that card again."""
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        cluster.claim("a", pool, 0, 1, conditions=False)
+        async with cluster.node() as driver:
+            pool.fault("Attach", kind=lease.Kind.ENDED)
+            with pytest.raises(errors.NotReady, match="cannot be attached"):
+                await driver.prepare(cluster.allocated("a"))
+            assert pool.live() == []
+            assert len(await driver.prepare(cluster.allocated("a"))) == len(pool.live()) == 2
+
+
+async def test_a_connection_that_is_replaced_fails_its_calls_and_cancels_nobody(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        spec = kinds.PoolSpec(endpoint=pool.endpoint, ca_bundle=pool.authority.pem)
+        theirs = controllers.PoolAPI("lab", spec, cluster.credentials, "c", 1)
+        ours = poolapi.PoolAPI("lab", spec, "c", _a_token)
+        pool.fault("GetPoolInfo", hang=True)
+        pool.fault("GetLease", hang=True)
+        changes = theirs.changes(0)
+        calls = [asyncio.ensure_future(one) for one in (anext(changes), theirs.info(), ours.lease("key"))]
+        await pool.until(lambda: all(map(pool.count_of, ("WatchLeases", "GetPoolInfo", "GetLease"))))
+        await theirs.close()
+        await ours.close()
+        for call in calls:
+            with pytest.raises(errors.Unavailable, match="made anew"):
+                await call
+        with pytest.raises(errors.Unavailable, match="made anew"):  # one that was about to begin
+            await ours.lease("key")
+
+
+async def test_a_call_that_is_cancelled_says_so(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        spec = kinds.PoolSpec(endpoint=pool.endpoint, ca_bundle=pool.authority.pem)
+        api = controllers.PoolAPI("lab", spec, cluster.credentials, "c", 1)
+        pool.fault("GetPoolInfo", hang=True)
+        call = asyncio.create_task(api.info())
+        await pool.until(lambda: pool.count_of("GetPoolInfo"))
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await api.close()
+
+
+async def _a_token(audience: str) -> str:
+    return audience
 
 
 async def test_before_a_client_without_a_certificate_stands_a_relay_and_no_secret_is_in_its_reach(
