@@ -211,14 +211,14 @@ class Agent:
                 raise errors.Invalid(f"this pool no longer has {found.protocol!r} on {found.device}")
             starting = asyncio.create_task(self._servers.start(self._plan(found, profile, device)), name="start")
             try:
-                server = await self._or_ended(starting, found)
-            except BaseException:
-                starting.cancel()
+                await self._until_up_or_ending(starting, found)
+            finally:
+                starting.cancel()  # what is up is not touched by this
                 await asyncio.wait({starting})
-                raise
-            if server is None:
+                self._take(found.id, starting)
+            if starting.cancelled():
                 return
-            self._running[found.id] = server
+            starting.result()
         except errors.ElasticGPUError as error:
             reason = str(error)
             await self._surely(lambda table, _: (leases.failed(table, found.id, reason), None))
@@ -226,19 +226,21 @@ class Agent:
         await self._surely(lambda table, _: (leases.attached(table, found.id), None))
         self._series.attach.observe((self.now_ms() - found.created_ms) / 1000)
 
-    async def _or_ended(self, starting: asyncio.Task[servers.Server], found: lease.Lease) -> servers.Server | None:
-        """The server, or None where the lease's end began first: then it is killed on the way."""
-        while not starting.done():
-            if self.table.leases[found.id].state is not lease.State.ATTACHING:
-                starting.cancel()
-                await asyncio.wait({starting})
-                if not starting.cancelled() and starting.exception() is None:
-                    self._running[found.id] = starting.result()
-                return None
+    async def _until_up_or_ending(self, starting: asyncio.Task[servers.Server], found: lease.Lease) -> None:
+        while not starting.done() and self.table.leases[found.id].state is lease.State.ATTACHING:
             changed = asyncio.ensure_future(self.news())
             await asyncio.wait({starting, changed}, return_when=asyncio.FIRST_COMPLETED)
             changed.cancel()
-        return starting.result()
+
+    def _take(self, id_: str, starting: asyncio.Task[servers.Server]) -> None:
+        """Whatever there is of a server is ours to end."""
+        if starting.cancelled():
+            return
+        match starting.exception():
+            case None:
+                self._running[id_] = starting.result()
+            case servers.Stuck() as stuck:
+                self._running[id_] = stuck.server
 
     def _plan(self, found: lease.Lease, profile: profiles.Profile, device: devices.Device) -> servers.Plan:
         facts = {

@@ -100,6 +100,14 @@ class Server:
         self._pidfd = self._network = -1
 
 
+class Stuck(errors.Unavailable):
+    """It did not come up and cannot be seen dead: whoever gets this goes on ending `server`."""
+
+    def __init__(self, server: Server, why: BaseException) -> None:
+        super().__init__(f"the server did not come up, and is not seen dead yet: {why}")
+        self.server = server
+
+
 class Servers:
     """Starts them. `lock`: a file that stays open until the last tree is gone. `cgroup`: each gets a group of its own in it."""
 
@@ -108,20 +116,19 @@ class Servers:
         self._cgroup = cgroup
 
     async def start(self, plan: Plan) -> Server:
-        """Returns when it listens. Raises Unavailable where it does not come up, and then nothing of it is left."""
+        """Returns when it listens. Raises Unavailable where it does not come up, and then nothing of it is left, but by Stuck."""
         spawning = asyncio.create_task(self._spawn(plan), name=f"start of {plan.lease}")
         try:
             server = await asyncio.shield(spawning)
         except asyncio.CancelledError:
             await asyncio.wait({spawning})
             if spawning.exception() is None:
-                await spawning.result().end(plan.ready_within_s)
+                await _over(spawning.result(), plan.ready_within_s)
             raise
         try:
             await self._listening(server, plan)
         except BaseException:
-            with contextlib.suppress(errors.Unavailable):
-                await server.end(plan.ready_within_s)
+            await _over(server, plan.ready_within_s)
             raise
         return server
 
@@ -168,6 +175,14 @@ class Servers:
             end.cancel()
             await asyncio.wait({end})
         raise errors.Unavailable(await server.ended())
+
+
+async def _over(server: Server, within_s: float) -> None:
+    """Ended, or handed on: a server that nobody has keeps its card unseen."""
+    try:
+        await server.end(within_s)
+    except (errors.Unavailable, asyncio.CancelledError) as error:
+        raise Stuck(server, error) from error
 
 
 def _open(pid: int) -> tuple[int, int]:

@@ -5,6 +5,7 @@ import contextlib
 import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -95,3 +96,23 @@ def refused(kind: lease.Kind) -> Any:
 
 def status(code: grpc.StatusCode) -> Any:
     return pytest.raises(grpc.aio.AioRpcError, check=lambda error: error.code() is code)
+
+
+async def launcher(agent: int) -> int:
+    """The launcher below a process, from when it has told its server's number and only watches."""
+    while not (found := [pid for pid in children(agent) if watches(pid)]):  # noqa: ASYNC110  a process tells nobody
+        await asyncio.sleep(0.01)
+    return found[0]
+
+
+def children(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def watches(pid: int) -> bool:
+    if b"launcher.py" not in Path(f"/proc/{pid}/cmdline").read_bytes() or not children(pid):
+        return False
+    kept = [str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.name != "0"]
+    return (
+        len({place for place in kept if place.startswith("pipe:")}) == 1
+    )  # its words; the one for the number is closed

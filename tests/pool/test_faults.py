@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import json
+import os
 import resource
 import signal
 import ssl
@@ -29,6 +30,7 @@ from tests.pool.borrowing import (
     a_key,
     client,
     detaching,
+    launcher,
     lent,
     ref,
     refused,
@@ -228,6 +230,29 @@ async def test_a_server_that_does_not_come_up_fails_its_lease_and_frees_the_card
         assert "No such file" in failed.reason
         assert (await api.Attach(an_attach())).state == FAILED
         assert (await api.Attach(an_attach("k2"))).state == ATTACHING
+
+
+@pytest.mark.parametrize("detached", [False, True])
+async def test_a_card_whose_server_neither_came_up_nor_died_is_lent_to_nobody(tmp_path: Path, detached: bool) -> None:
+    """The server's launcher is held as a hung driver would hold the server; the lease says so, and ends when that does."""
+    odd = profile(tmp_path, "sleep", "3600", readyWithinS=1)
+    async with Lender(tmp_path, **odd) as pool, pool.controller() as api:
+        made = await api.Attach(an_attach())
+        held = await launcher(pool.pid)
+        os.kill(held, signal.SIGSTOP)
+        try:
+            if detached:
+                await api.Detach(detaching(made))
+            async for event in api.WatchLeases(wire.WatchRequest()):
+                assert event.lease.state in {ATTACHING, RELEASING}
+                if "the card is not free yet" in event.lease.reason:
+                    assert "does not die" in event.lease.reason
+                    break
+            with refused(lease.Kind.HELD):
+                await api.Attach(an_attach("k2"))
+        finally:
+            os.kill(held, signal.SIGCONT)
+        await state(api, made, FAILED)
 
 
 async def test_a_detach_while_the_server_starts_ends_it_on_the_way(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from api import errors
 from pool import servers
+from tests.pool.borrowing import launcher
 
 FAKE = Path(servers.__file__).with_name("fakeserver.py")
 PLAN = servers.Plan(
@@ -113,6 +114,27 @@ async def test_a_server_that_never_listens_is_ended(lock: int) -> None:
     plan = replace(PLAN, command=("/bin/sleep", "3600"), ready_within_s=0.3)
     with pytest.raises(errors.Unavailable, match=r"does not listen on port 7000 within 0\.3 s"):
         await servers.Servers(lock=lock, cgroup=None).start(plan)
+    assert alive(64001) == []
+
+
+@pytest.mark.parametrize("called_off", [False, True])
+async def test_a_server_that_neither_listens_nor_dies_is_handed_to_whoever_goes_on_ending_it(
+    lock: int, called_off: bool
+) -> None:
+    """Its launcher is held as a hung driver would hold its server."""
+    plan = replace(PLAN, command=("/bin/sleep", "3600"), ready_within_s=2)
+    starting = asyncio.create_task(servers.Servers(lock=lock, cgroup=None).start(plan))
+    held = await launcher(os.getpid())
+    os.kill(held, signal.SIGSTOP)
+    try:
+        if called_off:
+            starting.cancel()
+        with pytest.raises(servers.Stuck) as told:
+            await starting
+        assert alive(64001)
+    finally:
+        os.kill(held, signal.SIGCONT)
+    await told.value.server.end(10)
     assert alive(64001) == []
 
 
