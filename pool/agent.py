@@ -26,7 +26,7 @@ _log = structlog.get_logger("pool")
 
 _AGAIN_S = 1.0
 _KILL_S = 10.0
-_LONGEST_WAIT_S = 60.0
+_FORGET_MS = 60_000
 
 
 class Door(Protocol):
@@ -344,11 +344,14 @@ class Agent:
             self._wake()
 
     async def _keep_time(self) -> None:
+        forget = self.now_ms() + _FORGET_MS
         while True:
             due = leases.due_ms(self.table)
-            left = _LONGEST_WAIT_S if due is None else min(max(due - self.now_ms(), 0) / 1000, _LONGEST_WAIT_S)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self.news()
-                continue
+            left = (forget if due is None else min(due, forget)) - self.now_ms()
+            if left > 0:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(left / 1000):
+                        await self.news()
+                    continue
             await self._surely(lambda table, now: (leases.expire(table, now), None))
+            forget = self.now_ms() + _FORGET_MS

@@ -59,7 +59,7 @@ class FileCards:
         try:
             text = await asyncio.to_thread(self._file.read_text)
             found = schema.decode(_Cards, yaml.safe_load(text), str(self._file)).cards
-        except (OSError, yaml.YAMLError) as error:
+        except (OSError, ValueError, yaml.YAMLError) as error:
             raise errors.Invalid(f"{self._file}: {error}") from error
         return tuple(
             devices.Device(
@@ -86,10 +86,14 @@ class DriverCards:
         self._drain = drain
 
     async def look(self) -> tuple[devices.Device, ...]:
-        def read() -> frozenset[str]:
-            return frozenset(self._drain.read_text().split()) if self._drain.exists() else frozenset()
-
-        return devices.seen(await self._driver.inventory(), await asyncio.to_thread(read))
+        found = await self._driver.inventory()
+        try:
+            drained = frozenset((await asyncio.to_thread(self._drain.read_text)).split())
+        except FileNotFoundError:
+            drained = frozenset()
+        except (OSError, ValueError) as error:
+            raise errors.Invalid(f"{self._drain}: {error}; it is a text with a uuid a line") from error
+        return devices.seen(found, drained)
 
     async def unclean(self, uuid: str) -> str:
         left = await self._driver.left_on(inventory.CardUUID(uuid))

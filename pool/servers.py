@@ -133,7 +133,10 @@ class Servers:
         return server
 
     async def _spawn(self, plan: Plan) -> Server:
-        receive, send = os.pipe()
+        try:
+            receive, send = os.pipe()
+        except OSError as error:
+            raise errors.Unavailable(f"no server can be started: {error}") from error
         given = {
             "command": plan.command,
             "environment": {"PATH": _PATH, **plan.environment},
@@ -152,6 +155,9 @@ class Servers:
                 env={"PATH": os.defpath},
                 start_new_session=True,
             )
+        except OSError as error:
+            os.close(receive)
+            raise errors.Unavailable(f"no server can be started: {error}") from error
         finally:
             os.close(send)
         told = await _line(receive)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import resource
 import select
 import signal
 import sys
@@ -136,6 +137,28 @@ async def test_a_server_that_neither_listens_nor_dies_is_handed_to_whoever_goes_
         os.kill(held, signal.SIGCONT)
     await told.value.server.end(10)
     assert alive(64001) == []
+
+
+@pytest.mark.parametrize("room", [0, 3])
+async def test_where_no_file_can_be_opened_a_start_is_refused_and_the_next_one_works(lock: int, room: int) -> None:
+    """What is no error of ours would end the agent, and every lease with it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        for _ in range(room):
+            os.close(taken.pop())
+        with pytest.raises(errors.Unavailable, match=r"no server can be started: .*Too many open files"):
+            await servers.Servers(lock=lock, cgroup=None).start(PLAN)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in taken:
+            os.close(fd)
+    async with started(lock) as server:
+        assert (await ask(server, say=1))["said"] == 1
 
 
 @pytest.fixture
