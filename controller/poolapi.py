@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import grpc
+from google.protobuf import descriptor, message
 
 from api import errors, lease, names
 from api import remote as kinds
@@ -182,10 +183,19 @@ def _translated(verb: str, pool: str, error: grpc.aio.AioRpcError) -> errors.Ela
 def _refusal(error: grpc.aio.AioRpcError) -> tuple[lease.Kind | None, bool]:
     for key, value in error.trailing_metadata() or ():
         if key == lease.REFUSAL_METADATA and isinstance(value, bytes):
-            found = wire.Refusal.FromString(value)
-            name = wire.Refusal.Kind.Name(found.kind)
+            try:
+                found = wire.Refusal.FromString(value)
+            except message.DecodeError:  # the status alone says enough
+                return None, False
+            name = _word(wire.Refusal.Kind.DESCRIPTOR, found.kind)
             return (lease.Kind(name) if name in lease.Kind.__members__ else None), found.HasField("holder")
     return None, False
+
+
+def _word(of: descriptor.EnumDescriptor, number: int) -> str:
+    """Empty for one that a newer pool may know."""
+    found = of.values_by_number.get(number)
+    return found.name if found is not None else ""
 
 
 def _read(folder: Path, pool: str) -> tuple[bytes, bytes, tuple[float, float]]:
@@ -216,7 +226,7 @@ def _consumer(intent: kinds.LeaseSpec) -> wire.Consumer:
 def _device(item: wire.Device) -> remote.Device:
     return remote.Device(
         name=item.device_id,
-        state=wire.DeviceState.Name(item.state),
+        state=_word(wire.DeviceState.DESCRIPTOR, item.state) or "UNWELL",  # what we do not understand is not lent
         reason=item.reason,
         attributes=tuple(
             (name, sys.intern(text)) for name, field in _ATTRIBUTES.items() if (text := getattr(item, field))
@@ -226,7 +236,7 @@ def _device(item: wire.Device) -> remote.Device:
 
 
 def _lease(item: wire.Lease) -> remote.Lease:
-    name = wire.State.Name(item.state)
+    name = _word(wire.State.DESCRIPTOR, item.state)
     return remote.Lease(
         id=item.lease_id,
         key=item.idempotency_key,

@@ -48,6 +48,7 @@ class Remotes:
         )
         self._keepers: dict[tuple[str, str, bytes], tuple[poolkeeper.PoolKeeper, asyncio.Task[None]]] = {}
         self._inherited: dict[str, tuple[resource.Device, ...]] = {}
+        self._offers: dict[tuple[str, str, bytes], resource.Pool] = {}
         self._taints_stored = True
         self._wake = asyncio.Event()
         self._publisher = publisher.Publisher(api, slices.Scope(driver=names.REMOTE_DRIVER), self._dropped)
@@ -126,7 +127,25 @@ class Remotes:
                 changed=self._wake.set,
             )
             keeper.taints_stored = self._taints_stored
-            self._keepers[key] = keeper, group.create_task(keeper.run(), name=f"keep pool {found.name}")
+            keeper.offer = self._offers.pop(key, None)
+            self._keepers[key] = keeper, group.create_task(self._kept(key, keeper), name=f"keep pool {found.name}")
+
+    async def _kept(self, key: tuple[str, str, bytes], keeper: poolkeeper.PoolKeeper) -> None:
+        """One that fails is begun anew after a pause; until then its offer stays, and the others go on."""
+        try:
+            await keeper.run()
+        except Exception:  # noqa: BLE001 whatever one keeper dies of, the others must not
+            _log.exception("keeper failed, it is begun anew", pool=key[0])
+            found = self._watch.pools.objects.get(key[0])
+            if keeper.offer is None and found is not None:
+                keeper.offer = self._unread(found)
+            self._wake.set()
+            await asyncio.sleep(_RETRY_S)
+            del self._keepers[key]
+            if keeper.offer is not None:
+                self._inherited[key[0]] = keeper.offer.devices
+                self._offers[key] = keeper.offer
+            self._wake.set()
 
     def _publish(self) -> None:
         """Nothing of a pool goes because its keeper has not begun yet."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import grpc
+from google.protobuf import descriptor, message
 
 from api import errors, lease
 from api import remote as kinds
@@ -161,13 +162,23 @@ def _translated(verb: str, pool: str, error: grpc.aio.AioRpcError) -> errors.Ela
 def _refusal(error: grpc.aio.AioRpcError) -> lease.Kind | None:
     for key, value in error.trailing_metadata() or ():
         if key == lease.REFUSAL_METADATA and isinstance(value, bytes):
-            name = wire.Refusal.Kind.Name(wire.Refusal.FromString(value).kind)
+            try:
+                kind = wire.Refusal.FromString(value).kind
+            except message.DecodeError:  # the status alone says enough
+                return None
+            name = _word(wire.Refusal.Kind.DESCRIPTOR, kind)
             return lease.Kind(name) if name in lease.Kind.__members__ else None
     return None
 
 
+def _word(of: descriptor.EnumDescriptor, number: int) -> str:
+    """Empty for one that a newer pool may know."""
+    found = of.values_by_number.get(number)
+    return found.name if found is not None else ""
+
+
 def _lease(item: wire.Lease) -> Lease:
-    name, end = wire.State.Name(item.state), item.endpoint
+    name, end = _word(wire.State.DESCRIPTOR, item.state), item.endpoint
     return Lease(
         id=item.lease_id,
         token=item.fencing_token,

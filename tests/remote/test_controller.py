@@ -13,7 +13,7 @@ import pytest
 from api import lease
 from api.protos import pool_v1alpha1_pb2 as wire
 from tests.fakes.pool import FakePool
-from tests.fakes.remotes import LEASES, Cluster, a_cluster
+from tests.fakes.remotes import CLAIMS, LEASES, Cluster, a_cluster
 
 
 def _balanced(cluster: Cluster, *pools: FakePool) -> None:
@@ -551,3 +551,38 @@ async def test_a_node_that_writes_objects_in_anothers_name_ends_no_session(tmp_p
             await cluster.until(lambda: not any(cluster.taints().values()))
             assert sorted(cluster.phases()) == ["Attached", "Lost", "Releasing"]
             _balanced(cluster, pool)
+
+
+async def test_a_newer_pool_that_speaks_of_what_we_do_not_know_is_heard_all_the_same(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        strange, _ = sorted(pool.devices)
+        pool.devices[strange].state = 99
+        cluster.add_pool(pool)
+        async with cluster.controller():
+            cluster.claim("a", pool, 1)
+            await _attached(cluster, "a")
+            await cluster.until(lambda: cluster.taints()[strange] == {"lost"})
+            [held] = pool.live()
+            held.state = 99
+            pool.change(held.idempotency_key, "ATTACHED")
+            await cluster.until(lambda: cluster.condition("a", "attached"))
+
+
+async def test_a_keeper_that_fails_costs_no_other_and_is_begun_anew(tmp_path: Path) -> None:
+    async with (
+        a_cluster(tmp_path) as cluster,
+        FakePool(cluster.authority) as bad,
+        FakePool(cluster.authority) as good,
+    ):
+        cluster.add_pool(bad, "bad")
+        cluster.add_pool(good, "good")
+        body = cluster.claim("a", bad, 0, of="bad")
+        body["status"]["allocation"]["allocationTimestamp"] = "no time at all"
+        cluster.server.put(f"{CLAIMS}/a", body)
+        async with cluster.controller():
+            cluster.claim("b", good, 0, of="good")
+            await cluster.until(lambda: cluster.condition("b", "attached"))
+            await cluster.until(lambda: len(cluster.taints("good")) == 2)
+            cluster.deallocate("a")
+            await cluster.until(lambda: len(cluster.taints("bad")) == 2)
+            assert bad.count_of("Attach") == 0
