@@ -25,6 +25,7 @@ from pool import credentials, servers
 
 _HANDSHAKE_S = 10
 _CHUNK = 2**18
+_CONNECTIONS = 256  # a lease
 _log = structlog.get_logger("pool")
 
 Admit = Callable[[credentials.Bearer], servers.Server]
@@ -96,15 +97,20 @@ class Front:
             writer.transport.abort()
 
     async def _to_server(self, who: credentials.Bearer, outside: Streams) -> None:
-        inside = await self._admit(who).connect()
+        server = self._admit(who)
         held = self._open.setdefault(who.lease, set())
+        if len(held) >= _CONNECTIONS:
+            raise errors.Conflict(f"lease {who.lease} has {_CONNECTIONS} connections already; close some")
+        held.add(outside[1])
         try:
-            self._admit(who)  # its lease may have ended while we connected
-            held.add(outside[1])
-            await _pipe(outside, inside)
+            inside = await server.connect()
+            try:
+                self._admit(who)  # its lease may have ended while we connected
+                await _pipe(outside, inside)
+            finally:
+                inside[1].transport.abort()
         finally:
             held.discard(outside[1])
-            inside[1].transport.abort()
 
     async def _to_api(self, cluster: str, outside: Streams, until: str | None) -> None:
         """The name of our end tells the API who calls."""

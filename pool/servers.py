@@ -8,6 +8,7 @@ a tree does not outlive the agent.
 """
 
 import asyncio
+import concurrent.futures
 import contextlib
 import ctypes
 import json
@@ -28,6 +29,7 @@ _NEWNET = 0x40000000
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _WORDS = 2048
 _CONNECT_S = 5.0
+_DOORS = 4  # threads a server: one that takes nobody in holds up its own clients only
 _log = structlog.get_logger("pool")
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -54,6 +56,7 @@ class Server:
         self._process = process
         self._pidfd = pidfd
         self._network = network
+        self._doors = concurrent.futures.ThreadPoolExecutor(_DOORS, thread_name_prefix=f"doors of {plan.lease}")
         self._words = b""
         self._reading = asyncio.create_task(self._read(), name=f"words of {plan.lease}")
 
@@ -74,7 +77,7 @@ class Server:
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Raises Unavailable."""
         try:
-            door = await asyncio.get_running_loop().run_in_executor(None, _inside, self._network, self._port)
+            door = await asyncio.get_running_loop().run_in_executor(self._doors, _inside, self._network, self._port)
         except OSError as error:
             raise errors.Unavailable(f"the server of {self.lease} does not answer: {error}") from error
         return await asyncio.open_connection(sock=door)
@@ -94,6 +97,7 @@ class Server:
             raise errors.Unavailable(text) from error
         self._reading.cancel()
         await asyncio.wait({self._reading})
+        self._doors.shutdown(wait=False)
         for fd in (self._pidfd, self._network):
             if fd >= 0:
                 os.close(fd)

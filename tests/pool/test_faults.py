@@ -1,6 +1,7 @@
 """What goes wrong around the agent, for real: callers that are not who they say, crashes, disks, cards. Needs root."""
 
 import asyncio
+import contextlib
 import datetime
 import json
 import os
@@ -387,6 +388,21 @@ async def test_noise_at_the_door_disturbs_nobody(tmp_path: Path) -> None:
         await lent(api)
         open_.close()
         del silent
+
+
+async def test_a_lease_has_256_connections_and_the_next_when_one_is_closed(tmp_path: Path) -> None:
+    async with Lender(tmp_path) as pool, pool.controller() as api, pool.node("n1") as node:
+        context = await trusted(pool, node, await lent(api))
+        async with contextlib.AsyncExitStack() as stack:
+            for number in range(256):
+                ask = await stack.enter_async_context(client(pool, context))
+                assert (await ask(say=number))["said"] == number
+            async with client(pool, context) as one_more:
+                with pytest.raises((EOFError, OSError)):
+                    await one_more(say=1)
+            assert (await ask(say=1))["said"] == 1
+        async with client(pool, context) as ask:
+            assert (await ask(say=2))["said"] == 2
 
 
 async def test_a_csr_cannot_name_another_lease(tmp_path: Path) -> None:

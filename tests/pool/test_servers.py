@@ -161,6 +161,22 @@ async def test_where_no_file_can_be_opened_a_start_is_refused_and_the_next_one_w
         assert (await ask(server, say=1))["said"] == 1
 
 
+DEAF = "import socket, time; d = socket.socket(); d.bind(('127.0.0.1', 7000)); d.listen(0); time.sleep(3600)"
+
+
+async def test_a_server_that_takes_nobody_in_holds_up_its_own_clients_only(lock: int) -> None:
+    async with started(lock, replace(PLAN, command=("python3", "-c", DEAF))) as server:
+        waiting = [asyncio.create_task(server.connect()) for _ in range(40)]
+        await asyncio.sleep(0)
+        await asyncio.to_thread(lambda: None)
+        assert sum(task.done() for task in waiting) < 20, "others come last where the threads are everybody's"
+        for task in waiting:
+            task.cancel()
+        for made in await asyncio.gather(*waiting, return_exceptions=True):
+            if isinstance(made, tuple):
+                made[1].close()
+
+
 @pytest.fixture
 def group() -> Iterator[Path]:
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
