@@ -81,5 +81,6 @@ def test_five_commands_lead_from_an_empty_cluster_to_a_share(empty: Cluster, tmp
     for line in found[:4]:
         run(line)
     kubectl = Kubectl(program=str(empty.bin / "kubectl"), kubeconfig=empty.kubeconfig)
-    kubectl("wait", "--for=condition=Ready", "pod/share-a", "pod/share-b", "--timeout=60s")
+    # a pod that comes before its node's driver has registered is tried again by the kubelet after a minute and a half
+    kubectl("wait", "--for=condition=Ready", "pod/share-a", "pod/share-b", "--timeout=180s")
     until("both pods are shown on one card", lambda: "share-a" in (shown := run(found[4])) and "share-b" in shown, 20)
