@@ -1,12 +1,11 @@
 """Manifests from files, as what they would ask for: the first pod, workload, claim or template."""
 
 import dataclasses
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from api import errors
+from cli import yamlfiles
 from explain import world
 
 JSON = Mapping[str, Any]
@@ -18,7 +17,7 @@ def first(files: Sequence[str], namespace: str, now: world.World) -> tuple[JSON,
 
     Raises Invalid where nothing in them asks for a card.
     """
-    items = [_placed(item, namespace) for name in files for item in _documents(name)]
+    items = [_placed(item, namespace) for name in files for item in _objects(name)]
     made = {kind: {_key(item): item for item in items if item.get("kind") == kind} for kind in _CLAIMS}
     now = dataclasses.replace(
         now,
@@ -34,17 +33,8 @@ def first(files: Sequence[str], namespace: str, now: world.World) -> tuple[JSON,
     raise errors.Invalid(f"{', '.join(files)}: there is no pod, workload, claim or template of one in it")
 
 
-def _documents(name: str) -> Iterator[dict[str, Any]]:
-    import yaml  # noqa: PLC0415  for files alone
-
-    try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        found = list(yaml.safe_load_all(text))
-    except (OSError, UnicodeDecodeError) as error:
-        raise errors.Invalid(f"{name} cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        raise errors.Invalid(f"{name} is no YAML: {' '.join(str(error).split())}") from error
-    for item in found:
+def _objects(name: str) -> Iterator[dict[str, Any]]:
+    for item in yamlfiles.documents(name):
         if isinstance(item, dict):
             yield from item.get("items") or () if item.get("kind") == "List" else (item,)
 

@@ -10,10 +10,10 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TextIO
 
 from api import errors, quantity
+from cli import yamlfiles
 from translate import asks, manifests, pods
 
 _MIB = 2**20
@@ -48,16 +48,7 @@ def translate(wanted: Wanted, out: TextIO = sys.stdout) -> int:
 
 
 def _documents(name: str) -> Iterator[dict[str, Any]]:
-    import yaml  # noqa: PLC0415  for this command alone
-
-    try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        found = list(yaml.safe_load_all(text))
-    except (OSError, UnicodeDecodeError) as error:
-        raise errors.Invalid(f"{name} cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        raise errors.Invalid(f"{name} is no YAML: {' '.join(str(error).split())}") from error
-    for document in found:
+    for document in yamlfiles.documents(name):
         if document is not None and not isinstance(document, dict):
             raise errors.Invalid(f"{name} holds {type(document).__name__} where a Kubernetes object should be")
         if document is not None:

@@ -75,7 +75,7 @@ def main() -> None:
     try:
         asyncio.run(_serve(chosen))
     except (errors.ElasticGPUError, ExceptionGroup) as error:
-        reason = _first(error)
+        reason = program.first(error)
         if not isinstance(reason, errors.ElasticGPUError):
             raise
         sys.exit(_said("stopped", reason, 1))
@@ -299,12 +299,6 @@ def _libraries(chosen: settings.Settings) -> tuple[Path, ...]:
     if chosen.driver_root == Path("/"):
         return ()
     return tuple(chosen.driver_root / directory / "libnvidia-ml.so.1" for directory in driverfiles.LIBRARY_DIRS)
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _said(event: str, error: BaseException, code: int) -> int:

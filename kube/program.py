@@ -1,4 +1,4 @@
-"""What each of our long-running programs begins with: its version and its log."""
+"""What each of our long-running programs has: its version, its log, and the error that it ends with."""
 
 import logging
 import sys
@@ -17,6 +17,13 @@ def version() -> str:
         return metadata.version("elastic-gpu")
     except metadata.PackageNotFoundError:
         return "0"
+
+
+def first(error: BaseException) -> BaseException:
+    """The error that a group of tasks ended with."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def log_from(level: str) -> None:

@@ -43,7 +43,7 @@ def main() -> None:
     try:
         asyncio.run(_serve(chosen))
     except (errors.ElasticGPUError, ExceptionGroup) as error:
-        reason = _first(error)
+        reason = program.first(error)
         if not isinstance(reason, errors.ElasticGPUError):
             raise
         _log.error("stopped", reason=str(reason))
@@ -96,12 +96,6 @@ def assembled(
         mint=lambda: uuid.uuid4().hex,
         relay=chosen.relay,
     )
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 if __name__ == "__main__":
