@@ -20,7 +20,8 @@ def test_the_example_of_the_documentation_runs_and_prints_what_its_readme_says(s
     stage.ready("whole-card")
     readme = (EXAMPLE / "README.md").read_text()
     promised = [line.strip() for line in readme.partition("own output")[2].splitlines() if line.startswith("    ")]
-    until("all is printed", lambda: _timeless(stage("logs", "whole-card").splitlines()) == _timeless(promised), 10)
+    until("all is printed", lambda: len(stage("logs", "whole-card").splitlines()) >= len(promised))
+    assert _timeless(stage("logs", "whole-card").splitlines()) == _timeless(promised)
 
 
 def test_a_pod_gets_its_card(stage: Stage) -> None:
@@ -231,8 +232,6 @@ def test_a_pod_that_is_deleted_while_it_starts_frees_its_card(stage: Stage) -> N
 
 
 def _timeless(lines: list[str]) -> list[str]:
-    """Without what differs from run to run: times, and which of the cards it is."""
-    return sorted(
-        re.sub(r"[A-Z][a-z]{2} +\d+ \d\d:\d\d|GPU-[0-9a-f-]+|(?<=195,   )\d|(?<=nvidia)\d$|(?<=CARD_)\d", "", line)
-        for line in lines
-    )
+    """Without what differs from run to run: times, which of the cards it is, and which driver the node has."""
+    which = r"GPU-[0-9a-f-]+|(?<=195,   )\d|(?<=nvidia)\d$|(?<=CARD_)\d|(?<=\.so\.)\d+\.\d+\.\d+"
+    return sorted(re.sub(rf"[A-Z][a-z]{{2}} +\d+ \d\d:\d\d|{which}", "", line) for line in lines)
