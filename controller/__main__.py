@@ -10,20 +10,16 @@ SIGTERM ends it in order: the reconciler stops, then the Lease is given back, so
 once. A part that dies takes the process with it; the kubelet starts a fresh one.
 """
 
-import argparse
 import asyncio
 import contextlib
 import dataclasses
 import datetime
 import functools
-import signal
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
 import structlog
 
-from api import errors
 from controller import (
     allocator,
     announcer,
@@ -101,39 +97,23 @@ async def _all(writers: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> No
             group.create_task(write(), name="write")
 
 
-async def _until_told_to_stop(given: settings.Settings) -> None:
-    work = asyncio.current_task()
-    assert work is not None
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, work.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        async with apiserver.APIServer.connect(user_agent=f"elastic-gpu-controller/{program.version()}") as api:
-            await serve(api, given)
-    _log.info("stopped")
+async def _work(given: settings.Settings, stop: asyncio.Event) -> None:
+    async with apiserver.APIServer.connect(user_agent=f"elastic-gpu-controller/{program.version()}") as api:
+        await program.until(stop, serve(api, given))
 
 
 def main() -> None:
-    """The entry point `egpu-controller`. Ends with 0 when told to, with 2 where a setting is wrong, with 1 where it cannot go on."""
-    parser = argparse.ArgumentParser(
-        prog="egpu-controller",
-        description="Makes DeviceClasses from ElasticGPUClasses, keeps an ElasticGPU for each card, allocates claims of the classes\n"
+    """The entry point `egpu-controller`."""
+    parser = program.parser(
+        "egpu-controller",
+        "Makes DeviceClasses from ElasticGPUClasses, keeps an ElasticGPU for each card, allocates claims of the classes\n"
         "that say so, asks pools for remote cards, keeps back released cards, serves the page, writes events.\n"
         "Finds the API server by the pod's service account, else by KUBECONFIG. It is set by environment variables:",
-        epilog=settings.manual(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        settings.manual(),
     )
-    parser.add_argument("--version", action="version", version=program.version())
     parser.parse_args()
-    try:
-        given = settings.load()
-        program.log_from(given.log_level)
-    except errors.Invalid as error:
-        parser.exit(2, f"egpu-controller: {error}\n")
-    try:
-        asyncio.run(_until_told_to_stop(given))
-    except errors.ElasticGPUError as error:
-        _log.error("stopped", reason=str(error))
-        sys.exit(1)
+    given = program.begin(parser, settings.load)
+    program.run(functools.partial(_work, given))
 
 
 if __name__ == "__main__":

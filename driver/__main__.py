@@ -1,22 +1,16 @@
-"""The node driver: settings -> gateways -> node -> plugin. Only here everything is known to everything.
+"""The node driver: settings -> gateways -> node -> plugin. Only here everything is known to everything."""
 
-Ends with 0 after SIGTERM or SIGINT, with 2 where a setting is wrong, with 1 where it cannot go on; the last line says why.
-"""
-
-import argparse
 import asyncio
 import dataclasses
 import datetime
 import functools
 import platform
-import signal
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import structlog
 
-from api import errors, names, resource
+from api import names, resource
 from driver import (
     backend,
     booking,
@@ -58,33 +52,17 @@ _log = structlog.get_logger()
 
 def main() -> None:
     """The entry point `egpu-node`."""
-    parser = argparse.ArgumentParser(
-        prog="egpu-node",
-        description="DRA driver for the GPUs of one node. It is set by environment variables:",
-        epilog=settings.described(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = program.parser(
+        "egpu-node",
+        "DRA driver for the GPUs of one node. It is set by environment variables:",
+        settings.described(),
     )
-    parser.add_argument("--version", action="version", version=program.version())
     parser.parse_args()
-    program.log_from("info")
-    try:
-        chosen = settings.load()
-        program.log_from(chosen.log_level)
-    except errors.Invalid as error:
-        sys.exit(_said("settings", error, 2))
-    try:
-        asyncio.run(_serve(chosen))
-    except (errors.ElasticGPUError, ExceptionGroup) as error:
-        reason = program.first(error)
-        if not isinstance(reason, errors.ElasticGPUError):
-            raise
-        sys.exit(_said("stopped", reason, 1))
+    chosen = program.begin(parser, settings.load)
+    program.run(functools.partial(_serve, chosen))
 
 
-async def _serve(chosen: settings.Settings) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+async def _serve(chosen: settings.Settings, stop: asyncio.Event) -> None:
     options = contract.Options(
         driver_name=names.LOCAL_DRIVER,
         node_name=chosen.node_name,
@@ -116,7 +94,6 @@ async def _serve(chosen: settings.Settings) -> None:
             background.cancel()
             follower.cancel()
     await gateway.close()
-    _log.info("stopped")
 
 
 async def assembled(
@@ -299,11 +276,6 @@ def _libraries(chosen: settings.Settings) -> tuple[Path, ...]:
     if chosen.driver_root == Path("/"):
         return ()
     return tuple(chosen.driver_root / directory / "libnvidia-ml.so.1" for directory in driverfiles.LIBRARY_DIRS)
-
-
-def _said(event: str, error: BaseException, code: int) -> int:
-    _log.error(event, reason=str(error))
-    return code
 
 
 if __name__ == "__main__":

@@ -16,8 +16,6 @@ import dataclasses
 import datetime
 import functools
 import os
-import signal
-import sys
 import time
 from pathlib import Path
 
@@ -100,16 +98,6 @@ async def serve(given: settings.Settings) -> None:
         await asyncio.get_running_loop().create_future()
 
 
-async def _until_told_to_stop(given: settings.Settings) -> None:
-    work = asyncio.current_task()
-    assert work is not None
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, work.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await serve(given)
-    _log.info("stopped")
-
-
 def _certificate(given: settings.Settings, cluster: str, folder: Path) -> None:
     """What the controller of a cluster shows, and whom it trusts: the three files of a TLS Secret."""
     authority = _authority(given)
@@ -121,13 +109,9 @@ def _certificate(given: settings.Settings, cluster: str, folder: Path) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="egpu-pool",
-        description="Lends the cards of this host by lease. It is set by environment variables:",
-        epilog=settings.manual(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = program.parser(
+        "egpu-pool", "Lends the cards of this host by lease. It is set by environment variables:", settings.manual()
     )
-    parser.add_argument("--version", action="version", version=program.version())
     commands = parser.add_subparsers(dest="command", metavar="")
     make = commands.add_parser("controller-certificate", help="make the certificate of a cluster's controller, and end")
     make.add_argument("cluster", help="UID of the cluster's namespace kube-system")
@@ -136,22 +120,17 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """The entry point `egpu-pool`. Ends with 0 when told to, with 2 where a setting is wrong, with 1 where it cannot go on."""
+    """The entry point `egpu-pool`."""
     parser = _parser()
     asked = parser.parse_args()
+    given = program.begin(parser, settings.load)
+    if not asked.command:
+        program.run(lambda stop: program.until(stop, serve(given)))
+        return
     try:
-        given = settings.load()
-        program.log_from(given.log_level)
-        if asked.command:
-            _certificate(given, asked.cluster, asked.folder)
-            return
+        _certificate(given, asked.cluster, asked.folder)
     except errors.Invalid as error:
         parser.exit(2, f"egpu-pool: {error}\n")
-    try:
-        asyncio.run(_until_told_to_stop(given))
-    except errors.ElasticGPUError as error:
-        _log.error("stopped", reason=str(error))
-        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -9,18 +9,13 @@ Each replica answers for itself; none leads. On SIGTERM it first says that it is
 server has been told; a second one ends it at once.
 """
 
-import argparse
 import asyncio
-import contextlib
 import dataclasses
 import datetime
 import functools
-import signal
-import sys
 
 import structlog
 
-from api import errors
 from kube import apiserver, program
 from translate import asks
 from webhook import admitter, keeper, metrics, settings, watcher, web
@@ -66,38 +61,22 @@ async def serve(api: apiserver.APIServer, given: settings.Settings, stop: asynci
             task.cancel()
 
 
-async def _until_told_to_stop(given: settings.Settings) -> None:
-    work, stop = asyncio.current_task(), asyncio.Event()
-    assert work is not None
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, lambda: work.cancel() if stop.is_set() else stop.set())
-    with contextlib.suppress(asyncio.CancelledError):
-        async with apiserver.APIServer.connect(user_agent=f"elastic-gpu-webhook/{program.version()}") as api:
-            await serve(api, given, stop)
-    _log.info("stopped")
+async def _work(given: settings.Settings, stop: asyncio.Event) -> None:
+    async with apiserver.APIServer.connect(user_agent=f"elastic-gpu-webhook/{program.version()}") as api:
+        await serve(api, given, stop)
 
 
 def main() -> None:
-    """The entry point `egpu-webhook`. Ends with 0 when told to, with 2 where a setting is wrong, with 1 where it cannot go on."""
-    parser = argparse.ArgumentParser(
-        prog="egpu-webhook",
-        description="Gives pods that ask for cards by old names their claims, and checks claims and classes. Finds the "
+    """The entry point `egpu-webhook`."""
+    parser = program.parser(
+        "egpu-webhook",
+        "Gives pods that ask for cards by old names their claims, and checks claims and classes. Finds the "
         "API server by the pod's service account, else by KUBECONFIG. It is set by environment variables:",
-        epilog=settings.manual(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        settings.manual(),
     )
-    parser.add_argument("--version", action="version", version=program.version())
     parser.parse_args()
-    try:
-        given = settings.load()
-        program.log_from(given.log_level)
-    except errors.Invalid as error:
-        parser.exit(2, f"egpu-webhook: {error}\n")
-    try:
-        asyncio.run(_until_told_to_stop(given))
-    except errors.ElasticGPUError as error:
-        _log.error("stopped", reason=str(error))
-        sys.exit(1)
+    given = program.begin(parser, settings.load)
+    program.run(functools.partial(_work, given))
 
 
 if __name__ == "__main__":

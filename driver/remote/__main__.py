@@ -1,20 +1,14 @@
-"""The driver of remote cards on one node: settings -> gateways -> node -> plugin.
+"""The driver of remote cards on one node: settings -> gateways -> node -> plugin."""
 
-Ends with 0 after SIGTERM or SIGINT, with 2 where a setting is wrong, with 1 where it cannot go on; the last line says why.
-"""
-
-import argparse
 import asyncio
 import dataclasses
 import datetime
 import functools
-import signal
-import sys
 import uuid
 
 import structlog
 
-from api import errors, names, resource
+from api import names, resource
 from driver import cdidir, disk, metrics
 from driver import settings as shared
 from driver.remote import credentials, node, remoteleases, settings, store
@@ -27,33 +21,17 @@ _clock = functools.partial(datetime.datetime.now, datetime.UTC)  # noqa: TID251 
 
 def main() -> None:
     """The entry point `egpu-remote`."""
-    parser = argparse.ArgumentParser(
-        prog="egpu-remote",
-        description="DRA driver for the remote cards of one node. It is set by environment variables:",
-        epilog=shared.described(settings.Settings),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = program.parser(
+        "egpu-remote",
+        "DRA driver for the remote cards of one node. It is set by environment variables:",
+        shared.described(settings.Settings),
     )
-    parser.add_argument("--version", action="version", version=program.version())
     parser.parse_args()
-    try:
-        chosen = settings.load()
-        program.log_from(chosen.log_level)
-    except errors.Invalid as error:
-        parser.exit(2, f"egpu-remote: {error}\n")
-    try:
-        asyncio.run(_serve(chosen))
-    except (errors.ElasticGPUError, ExceptionGroup) as error:
-        reason = program.first(error)
-        if not isinstance(reason, errors.ElasticGPUError):
-            raise
-        _log.error("stopped", reason=str(reason))
-        sys.exit(1)
+    chosen = program.begin(parser, settings.load)
+    program.run(functools.partial(_serve, chosen))
 
 
-async def _serve(chosen: settings.Settings) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+async def _serve(chosen: settings.Settings, stop: asyncio.Event) -> None:
     options = contract.Options(
         driver_name=names.REMOTE_DRIVER,
         node_name=chosen.node_name,
@@ -75,7 +53,6 @@ async def _serve(chosen: settings.Settings) -> None:
             await served.run(stop)
             background.cancel()
         await driver.close()
-    _log.info("stopped")
 
 
 def assembled(

@@ -7,12 +7,10 @@ A process of its own, so that an update of the driver ends no session; it asks n
 true: the credential is read here and never seen in the pod; a text that is gone ends its listeners and connections.
 """
 
-import argparse
 import asyncio
 import contextlib
 import hashlib
 import os
-import signal
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -174,22 +172,11 @@ def _read(directory: Path) -> dict[Path, relays.Relay]:
 
 def main() -> None:
     """The entry point `egpu-relay`. EGPU_CREDENTIALS_DIR and EGPU_LOG_LEVEL are those of the driver of remote cards."""
-    parser = argparse.ArgumentParser(prog="egpu-relay", description="Relays for clients that show no certificate.")
-    parser.add_argument("--version", action="version", version=program.version())
+    parser = program.parser("egpu-relay", "Relays for clients that show no certificate.")
     parser.parse_args()
-    given = chosen.load_relay()
-    program.log_from(given.log_level)
-    with contextlib.suppress(asyncio.CancelledError):
-        asyncio.run(_until_told_to_stop(given.credentials_dir))
-
-
-async def _until_told_to_stop(directory: Path) -> None:
-    work = asyncio.current_task()
-    assert work is not None
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, work.cancel)
-    _log.info("starting", version=program.version(), directory=str(directory), pid=os.getpid())
-    await Relays(directory).run()
+    given = program.begin(parser, chosen.load_relay)
+    _log.info("starting", version=program.version(), directory=str(given.credentials_dir), pid=os.getpid())
+    program.run(lambda stop: program.until(stop, Relays(given.credentials_dir).run()))
 
 
 if __name__ == "__main__":
