@@ -85,7 +85,7 @@ async def _serve(chosen: settings.Settings, stop: asyncio.Event) -> None:
         )
         served = plugin.Plugin(driver, options, api)
         async with (
-            metrics.door(chosen.metrics_port, lambda: driver.held, lambda: served.registered, driver.meter),
+            metrics.door(chosen.metrics_port, lambda: driver.held, lambda: served.unready, driver.meter),
             asyncio.TaskGroup() as group,
         ):
             background = group.create_task(driver.run(), name="node")

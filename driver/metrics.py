@@ -1,6 +1,6 @@
 """What the node driver counts, and the one small HTTP door for Prometheus and for the kubelet's probes.
 
-/metrics   the series      /healthz   the event loop answers      /readyz   the kubelet has registered us
+/metrics   the series      /healthz   the event loop answers      /readyz   the kubelet has registered us, or why not
 """
 
 import asyncio
@@ -159,9 +159,12 @@ def _family(name: str, text: str, *labels: str) -> GaugeMetricFamily:
 
 @contextlib.asynccontextmanager
 async def door(
-    port: int, held: Held, ready: Callable[[], bool], measured: Measured | None = None
+    port: int, held: Held, unready: Callable[[], str], measured: Measured | None = None
 ) -> AsyncIterator[None]:
-    """Listens on `port` of every address inside the block; 0 switches it off. Raises Unavailable if it is taken."""
+    """Listens on `port` of every address inside the block; 0 switches it off. `unready` is the reason, or nothing.
+
+    Raises Unavailable if the port is taken.
+    """
     holders = Holders(held, measured)
     REGISTRY.register(holders)
     try:
@@ -169,7 +172,7 @@ async def door(
             yield
             return
         try:
-            server = await asyncio.start_server(lambda *streams: _serve(ready, *streams), None, port)
+            server = await asyncio.start_server(lambda *streams: _serve(unready, *streams), None, port)
         except OSError as error:
             raise errors.Unavailable(
                 f"port {port} for metrics and probes: {error}; set another EGPU_METRICS_PORT"
@@ -180,26 +183,26 @@ async def door(
         REGISTRY.unregister(holders)
 
 
-async def _serve(ready: Callable[[], bool], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _serve(unready: Callable[[], str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """One request, one answer, and the connection is closed."""
     with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         async with asyncio.timeout(_LIMIT_S):
             request = (await reader.readuntil(b"\r\n\r\n")).split(b" ", 2)
-            status, body = _answer(request[1].decode(errors="replace") if len(request) > 1 else "", ready)
+            status, body = _answer(request[1].decode(errors="replace") if len(request) > 1 else "", unready())
             head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
             writer.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
             await writer.drain()
     writer.close()
 
 
-def _answer(target: str, ready: Callable[[], bool]) -> tuple[str, bytes]:
+def _answer(target: str, unready: str) -> tuple[str, bytes]:
     match target.partition("?")[0]:
         case "/metrics":
             return "200 OK", generate_latest()
         case "/healthz":
             return "200 OK", b"ok\n"
-        case "/readyz" if ready():
-            return "200 OK", b"ok\n"
+        case "/readyz" if unready:
+            return "503 Service Unavailable", f"{unready}\n".encode()
         case "/readyz":
-            return "503 Service Unavailable", b"the kubelet has not registered this driver yet\n"
+            return "200 OK", b"ok\n"
     return "404 Not Found", b"there are /metrics, /healthz and /readyz\n"

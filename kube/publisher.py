@@ -6,6 +6,8 @@
 The plan starts from what the API server holds now, and answers of own writes are part of that at once. So there is no
 cache that could keep a deleted slice alive: a deletion is one event and one creation away from being mended, always.
 
+Where nothing stands yet, `begin` is awaited before the first slice; where something does, it is kept up to date at once.
+
 Before a repair the node is looked up: one that was made anew has another uid, and what an owner of the past owns is
 collected as garbage at once, again and again.
 
@@ -41,10 +43,12 @@ class Publisher:
         api: apiserver.APIServer,
         scope: slices.Scope,
         on_dropped: Callable[[frozenset[str]], Awaitable[None]],
+        begin: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._api = api
         self._scope = scope
         self._on_dropped = on_dropped
+        self._begin = begin
         self._informer = informer.Informer(api, slices.PATH, project=slices.seen, field_selector=scope.selector)
         self._wanted: tuple[resource.Pool, ...] | None = None
         self._published: tuple[resource.Pool, ...] | None = None
@@ -75,6 +79,8 @@ class Publisher:
             tasks.create_task(self._informer.run(), name="slices informer")
             tasks.create_task(self._relay(), name="slices relay")
             await self._informer.synced.wait()
+            if self._begin and not self._informer.objects:
+                await self._begin()
             await self._publish()
         raise AssertionError("a publisher ends by being cancelled")
 

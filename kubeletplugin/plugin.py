@@ -2,7 +2,8 @@
 
 Start: leftovers of dead instances removed, DRA socket, then the registration socket, since a kubelet calls as soon as
 it has registered us; then all that needs the API server. Unprepare is served from the first moment, also while neither
-API server nor node can be read.
+API server nor node can be read. Where no slices stand yet, they are published when the kubelet has registered us: a pod
+that is bound before fails on the node, and the kubelet tries it again only after a minute and a half.
 
 Stop: registration socket first (the kubelet sends nothing new), flights to their end, DRA socket. Slices stay, since
 the successor publishes the same, and nothing is unprepared.
@@ -12,6 +13,7 @@ logged and begun anew, more slowly each time.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -37,6 +39,7 @@ _FLUSH_S = 2
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 10
 _HEALTHY_S = 60
+_REMIND_S = 15
 
 log = structlog.get_logger()
 
@@ -74,6 +77,13 @@ class Plugin:
         """Whether the kubelet's last word was that it registered us."""
         return self._registration.registered
 
+    @property
+    def unready(self) -> str:
+        """Why no kubelet sends calls; empty where one does."""
+        if self._registration.refusal:
+            return f"the kubelet refuses this driver: {self._registration.refusal}"
+        return "" if self.registered else "the kubelet has not registered this driver yet"
+
     async def run(self, stop: asyncio.Event) -> None:
         await sockets.clear_leftovers(self._options)
         try:
@@ -110,11 +120,26 @@ class Plugin:
         if node is None:
             raise errors.NotReady(f"node {options.node_name} does not exist (yet): no slices without it")
         scope = slices.Scope(driver=options.driver_name, node_name=options.node_name, node_uid=node["metadata"]["uid"])
-        keeper = publisher.Publisher(self._api, scope, self._dropped)
+        keeper = publisher.Publisher(self._api, scope, self._dropped, self._until_registered)
         async with asyncio.TaskGroup() as group:
             group.create_task(keeper.run(), name=f"{options.driver_name} publisher")
             async for pools in self._driver.pools():
                 keeper.want(pools)
+
+    async def _until_registered(self) -> None:
+        first = self._registration.first
+        while not first.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_REMIND_S):
+                    await first.wait()
+                    return
+            log.warning(
+                "no slices are published yet",
+                driver=self._options.driver_name,
+                reason=self.unready,
+                socket=str(self._registrar.path),
+                advice="a kubelet looks for sockets in plugins_registry below its --root-dir",
+            )
 
     async def _dropped(self, fields: frozenset[str]) -> None:
         self._series.dropped_fields.set(len(fields))

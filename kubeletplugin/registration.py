@@ -5,6 +5,7 @@
 The kubelet asks again whenever it starts; the answer is made once and never waits.
 """
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,10 @@ class Registration:
         self._series = series
         self.registered = False
         """The kubelet's last word; False before the first."""
+        self.first = asyncio.Event()
+        """Set from the first time on that a kubelet has registered us."""
+        self.refusal = ""
+        """Why the kubelet's last word was no."""
 
     def handler(self) -> grpc.GenericRpcHandler:
         return grpc.method_handlers_generic_handler(
@@ -46,7 +51,9 @@ class Registration:
     async def _notify(self, status: wire.RegistrationStatus, _context: Any) -> wire.RegistrationStatusResponse:
         self.registered = status.plugin_registered
         self._series.registered.set(self.registered)
+        self.refusal = "" if self.registered else status.error
         if self.registered:
+            self.first.set()
             log.info("registered by the kubelet", driver=self._info.name, endpoint=self._info.endpoint)
         else:
             log.error("the kubelet refuses this plugin; it will try again", driver=self._info.name, error=status.error)

@@ -46,7 +46,7 @@ async def _serve(chosen: settings.Settings, stop: asyncio.Event) -> None:
         _log.info("starting", version=program.version(), settings=dataclasses.asdict(chosen))
         served = plugin.Plugin(driver, options, api)
         async with (
-            metrics.door(chosen.metrics_port, lambda: (), lambda: served.registered),
+            metrics.door(chosen.metrics_port, lambda: (), lambda: served.unready),
             asyncio.TaskGroup() as group,
         ):
             background = group.create_task(driver.run(), name="node")

@@ -51,15 +51,15 @@ class Side:
         return self._program
 
     def start(self) -> float:
-        """Start the plugin; seconds until its slices are published. It is registered as well when this returns."""
+        """Start the plugin; seconds until it is registered, as at once as its socket is there, and its slices are published."""
         argv, environment = self._command(self)
         began = time.monotonic()
         self._program = programs.Program(
             argv, self.directory / "plugin.log", environment=paths.environment(**environment)
         )
+        self.kubelet.register(self.driver)
         self.wait_for_slices()
         took = time.monotonic() - began
-        self.kubelet.register(self.driver)
         self.devices = [
             (item["spec"]["pool"]["name"], device["name"])
             for item in self.slices()

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,7 +50,9 @@ def empty() -> Iterator[Cluster]:
         up.down()
 
 
-def test_five_commands_lead_from_an_empty_cluster_to_a_share(empty: Cluster, tmp_path: Path) -> None:
+def test_five_commands_lead_from_an_empty_cluster_to_a_share(
+    empty: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     reference, archive = release.image()
     empty.load_image(archive)
     repository, _, tag = reference.rpartition(":")
@@ -78,9 +81,15 @@ def test_five_commands_lead_from_an_empty_cluster_to_a_share(empty: Cluster, tmp
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
         return done.stdout
 
-    for line in found[:4]:
+    for line in found[:2]:
+        run(line)
+    began = time.monotonic()
+    for line in found[2:4]:
         run(line)
     kubectl = Kubectl(program=str(empty.bin / "kubectl"), kubeconfig=empty.kubeconfig)
-    # a pod that comes before its node's driver has registered is tried again by the kubelet after a minute and a half
-    kubectl("wait", "--for=condition=Ready", "pod/share-a", "pod/share-b", "--timeout=180s")
+    kubectl("wait", "--for=condition=Ready", "pod/share-a", "pod/share-b", "--timeout=60s")
+    with capsys.disabled():
+        print(  # noqa: T201  a figure, not a limit
+            f"\nhelm install to two pods that run on a card: {time.monotonic() - began:.1f} s"
+        )
     until("both pods are shown on one card", lambda: "share-a" in (shown := run(found[4])) and "share-b" in shown, 20)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,14 +36,16 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def publishing(server: FakeAPIServer, folder: Path, *pools: Pool) -> AsyncIterator[Running]:
+async def publishing(
+    server: FakeAPIServer, folder: Path, *pools: Pool, begin: Callable[[], Awaitable[None]] | None = None
+) -> AsyncIterator[Running]:
     async with APIServer.connect(server.kubeconfig(folder)) as api:
         told: list[frozenset[str]] = []
 
         async def on_dropped(fields: frozenset[str]) -> None:
             told.append(fields)
 
-        publisher = Publisher(api, SCOPE, on_dropped)
+        publisher = Publisher(api, SCOPE, on_dropped, begin)
         if pools:
             publisher.want(pools)
         task = asyncio.create_task(publisher.run(), name="publisher")
@@ -75,6 +77,25 @@ async def test_a_pool_is_published_at_once_and_then_nothing_is_written(server: F
         await server.until(lambda: server.watching)
         assert await quiet(server) == 0
         assert writes(server) == 1
+
+
+async def test_the_first_slice_waits_for_its_beginning_and_no_other_does(server: FakeAPIServer, tmp_path: Path) -> None:
+    begun, began = asyncio.Event(), asyncio.Event()
+
+    async def begin() -> None:
+        began.set()
+        await begun.wait()
+
+    async with publishing(server, tmp_path, POOL, begin=begin):
+        await asyncio.wait_for(began.wait(), 10)
+        await quiet(server)
+        assert writes(server) == 0
+        begun.set()
+        await server.until(lambda: devices(server) == ["well"])
+    began.clear()
+    async with publishing(server, tmp_path, Pool(name="egpu/n1", devices=(WELL, SICK)), begin=begin):
+        await server.until(lambda: devices(server) == ["well", "sick"])
+        assert not began.is_set()
 
 
 async def test_a_restart_writes_nothing(server: FakeAPIServer, tmp_path: Path) -> None:

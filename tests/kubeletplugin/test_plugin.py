@@ -5,13 +5,14 @@ import contextlib
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from prometheus_client import REGISTRY
 
-from api import errors
+from api import errors, resource
 from tests.kubeletplugin.worlds import DRIVER, NODE, POOL, ScriptedDriver, World, ref, world
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +60,47 @@ async def test_a_plugin_registers_and_publishes_its_pools(tmp_path: Path) -> Non
         assert (stored["spec"]["nodeName"], stored["spec"]["pool"]["name"]) == (NODE, POOL)
 
 
+async def test_no_card_is_offered_before_the_kubelet_knows_who_prepares_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod bound before is tried again by the kubelet after a minute and a half (k8s#128964)."""
+    monkeypatch.setattr("kubeletplugin.plugin._REMIND_S", 0.3)
+    with structlog.testing.capture_logs() as logs:
+
+        def said() -> list[str]:
+            return [line["socket"] for line in logs if line["event"] == "no slices are published yet"]
+
+        async with world(tmp_path) as w, contextlib.AsyncExitStack() as stack, asyncio.timeout(30):
+            async with w.kubelet.stopped():
+                served = await stack.enter_async_context(w.serving(ScriptedDriver()))
+                while not said():  # noqa: ASYNC110  a log has no event
+                    await asyncio.sleep(0.05)
+                assert not w.server.list("resourceslices")
+                assert served.unready == "the kubelet has not registered this driver yet"
+                assert [Path(said()[0])] == list(w.kubelet.registry_dir.glob("*.sock"))
+            await w.server.until(lambda: w.server.list("resourceslices"))
+            assert not served.unready
+
+
+async def test_a_restart_keeps_its_slices_true_before_the_kubelet_has_registered_it(tmp_path: Path) -> None:
+    class OneLampMore(ScriptedDriver):
+        async def pools(self) -> AsyncIterator[tuple[resource.Pool, ...]]:
+            lamps = (resource.Device(name="lamp-1"), resource.Device(name="lamp-2"))
+            yield (resource.Pool(name=POOL, devices=lamps),)
+
+    def lamps() -> list[str]:
+        return [lamp["name"] for found in w.server.list("resourceslices") for lamp in found["spec"]["devices"]]
+
+    async with world(tmp_path) as w:
+        async with w.serving(ScriptedDriver()):
+            await w.server.until(lambda: lamps() == ["lamp-1"])
+        (before,) = w.server.list("resourceslices")
+        async with w.kubelet.stopped(), w.serving(OneLampMore()):
+            await w.server.until(lambda: lamps() == ["lamp-1", "lamp-2"])
+        (after,) = w.server.list("resourceslices")
+        assert after["metadata"]["uid"] == before["metadata"]["uid"]
+
+
 async def test_a_restarted_kubelet_finds_the_plugin_again(tmp_path: Path) -> None:
     async with world(tmp_path) as w, w.serving(ScriptedDriver()):
         await w.kubelet.plugin(DRIVER)
@@ -92,6 +134,8 @@ async def test_a_kubelet_that_refuses_is_heard(tmp_path: Path) -> None:
         await w.kubelet.when(lambda: bool(w.kubelet.refusals))
         assert "none of ['v1.DRAPlugin', 'v1beta1.DRAPlugin'" in w.kubelet.refusals[0]
         assert not served.registered
+        assert served.unready == f"the kubelet refuses this driver: {w.kubelet.refusals[0]}"
+        assert not w.server.list("resourceslices")
         assert value("dra_plugin_registered") == 0
 
 
