@@ -6,7 +6,7 @@ Nothing is watched while no class asks for it. What must stay true: a claim is w
 resourceVersion), its finalizer first, since without that nobody would free it; what was chosen is booked before the
 next choice, and an own write is taken in before the watch brings it; an allocation carries its time, else
 kube-scheduler would want to add it and be refused. Where a write is refused the booking is undone and all is chosen
-anew; where its outcome is unknown the booking stays until the server, or the watch, has told.
+anew; where its outcome is unknown the booking stays until the server, or the watch, has told, and it cannot come true later.
 Who is refused now, and why, is handed on after each turn, for the announcer to say.
 """
 
@@ -194,13 +194,25 @@ class _Work:
             place = f"/apis/resource.k8s.io/v1/namespaces/{claim.namespace}/resourceclaims"
             try:
                 page = await self._api.list_page(place, fieldSelector=f"metadata.name={claim.name}")
+                for item in page.items:
+                    self._claims.adopt(await self._fenced(f"{place}/{claim.name}", msgspec.json.decode(item)))
             except (errors.ElasticGPUError, msgspec.MsgspecError) as error:
                 _log.warning("outcome still unknown", claim=str(claim), error=str(error))
                 return
-            for item in page.items:
-                self._claims.adopt(msgspec.json.decode(item))
             self._mirror.restore(claim)
             del self._unknown[uid]
+
+    async def _fenced(self, path: str, found: dict[str, Any]) -> dict[str, Any]:
+        """A write that nobody has answered may be stored later yet, as long as the claim is what it was sent for: so what
+        is not allocated gets another resourceVersion, by giving back its finalizer, before its cards count as free.
+        """
+        meta = found["metadata"]
+        kept = [name for name in meta.get("finalizers") or () if name != mirror.FINALIZER]
+        if (found.get("status") or {}).get("allocation") or len(kept) == len(meta.get("finalizers") or ()):
+            return found
+        seen = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+        stored = await self._api.patch(path, {"metadata": seen | {"finalizers": kept}}, fieldManager=names.FIELD_MANAGER)
+        return stored or found
 
     def _look(self, now: snapshot.Snapshot) -> None:
         moment = asyncio.get_running_loop().time()

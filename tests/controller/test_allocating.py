@@ -236,6 +236,26 @@ async def test_a_card_whose_write_had_no_answer_is_not_given_to_another_before_i
         assert len({card(server, name) for name in ("zero", "one", "two")}) == 3
 
 
+async def test_a_write_that_is_stored_after_its_caller_gave_up_books_no_card_twice(
+    server: FakeAPIServer, running: Running
+) -> None:
+    """The call hangs somewhere on its way, and the claim, read meanwhile, is not allocated yet."""
+    for name in ("one", "two"):
+        put_claim(server, name, cores=100)
+    async with running():
+        fault = server.fault(method="PATCH", path="resourceclaims/one/status", late=True, times=-1)
+        put_pod(server, "pod", "one")
+        await server.until(lambda: server.late)
+        put_pod(server, "first", "two", created="2025-01-01T00:00:00Z")  # it is decided before the other
+        await allocated(server, "two", within_s=60)
+        asked = server.count("PATCH", "resourceclaims/one/status")
+        await server.until(lambda: server.count("PATCH", "resourceclaims/one/status") > asked, within_s=60)
+        fault.times = 0
+        server.carry_out()
+        await allocated(server, "one", within_s=60)
+        assert card(server, "one") != card(server, "two")
+
+
 async def test_it_stays_so_where_the_watch_has_told_of_the_finalizer_alone(
     server: FakeAPIServer, running: Running
 ) -> None:

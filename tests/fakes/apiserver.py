@@ -64,6 +64,8 @@ class Fault:
     cut: bool = False
     lose_answer: bool = False
     """The call is carried out, its answer is not sent."""
+    late: bool = False
+    """Its connection is cut, and it is carried out when `carry_out` is called."""
 
     def hits(self, request: Request) -> bool:
         wanted = self.watch is None or self.watch == request.watch
@@ -74,6 +76,7 @@ class Fault:
 class FakeAPIServer:
     store: objects.Store = field(default_factory=objects.Store)
     requests: list[Request] = field(default_factory=list)
+    late: list[tuple[Request, str]] = field(default_factory=list)
     page_tokens_expire: bool = False
     watches_end_at_once: bool = False
     token: str = ""
@@ -194,6 +197,14 @@ class FakeAPIServer:
         self._released.set()
         self._released = asyncio.Event()
 
+    def carry_out(self) -> None:
+        """What was on its way when its caller gave up arrives; what does not fit any more is refused, and nobody hears of it."""
+        late, self.late = self.late, []
+        for request, content in late:
+            with contextlib.suppress(Refused):
+                self._answer(request, content)
+        self._tell()
+
     def drops(self, *paths: str) -> None:
         """Fields of a spec that this server does not know: `devices.taints`, or `deviceclasses:...` of one kind."""
         self.store.drops = paths
@@ -268,7 +279,9 @@ class FakeAPIServer:
         await asyncio.sleep(fault.delay_s)
         if fault.black_hole:
             await self._released.wait()
-        if fault.cut or fault.black_hole:
+        if fault.late:
+            self.late.append((request, raw.content_type))
+        if fault.cut or fault.late or fault.black_hole:
             _sever(raw)
         if fault.status:
             raise Refused(fault.status, fault.reason, fault.message, fault.retry_after)
