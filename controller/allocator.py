@@ -211,7 +211,9 @@ class _Work:
         if (found.get("status") or {}).get("allocation") or len(kept) == len(meta.get("finalizers") or ()):
             return found
         seen = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
-        stored = await self._api.patch(path, {"metadata": seen | {"finalizers": kept}}, fieldManager=names.FIELD_MANAGER)
+        stored = await self._api.patch(
+            path, {"metadata": seen | {"finalizers": kept}}, fieldManager=names.FIELD_MANAGER
+        )
         return stored or found
 
     def _look(self, now: snapshot.Snapshot) -> None:

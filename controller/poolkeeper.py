@@ -21,6 +21,7 @@ from api import errors, lease, names, resource
 from api import remote as kinds
 from controller import leases, metrics, poolapi, pools, remote, remotewatcher
 from kube import apiserver, status
+from poolclient import connection
 
 _RENEW_S = 60.0
 _FIRST_REST_S = 0.2
@@ -216,7 +217,7 @@ class PoolKeeper:
             outcome = "done"
             self._rests.pop(key, None)
             _log.info("done", pool=self._name, action=name, of=key)
-        except poolapi.Refused as error:
+        except connection.Refused as error:
             outcome = self._refusal(key, action, error)
         except errors.Conflict as error:  # overtaken: the watch brings what is there now
             outcome = "conflict"
@@ -231,7 +232,7 @@ class PoolKeeper:
             self._wake.set()
         self._series.acted(name, outcome)
 
-    def _refusal(self, key: str, action: leases.Action, error: poolapi.Refused) -> str:
+    def _refusal(self, key: str, action: leases.Action, error: connection.Refused) -> str:
         _log.warning("refused", pool=self._name, action=type(action).__name__, of=key, reason=str(error))
         if error.meaning is lease.Meaning.DEPOSED:
             self._deposed = True

@@ -15,6 +15,7 @@ import msgspec
 from api import errors, lease, resource
 from api import remote as kinds
 from driver.remote import credentials, poolapi, records, remoteleases
+from poolclient import connection
 
 PATIENCE_S = 30.0
 """Of a Prepare: the kubelet's own is 45 s, and it asks again."""
@@ -82,7 +83,7 @@ class Attacher:
                     while held.state is lease.State.ATTACHING:
                         await asyncio.sleep(_LOOK_S)
                         held = await pool.lease(holding.key) or held
-        except poolapi.Refused as error:
+        except connection.Refused as error:
             kind = Ended if error.meaning is lease.Meaning.ENDED else errors.NotReady
             raise kind(f"card {holding.device} cannot be attached for claim {claim}: {error}") from error
         held = _usable(held, holding)

@@ -45,6 +45,7 @@ def test_a_module_that_decides_loads_nothing_that_acts(module: str) -> None:
         "explain",
         "view",
         "kube",
+        "poolclient",
         "kubeletplugin",
         "driver",
         "controller",

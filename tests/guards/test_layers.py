@@ -17,6 +17,7 @@ PACKAGES = (
     "explain",
     "view",
     "kube",
+    "poolclient",
     "kubeletplugin",
     "driver",
     "controller",

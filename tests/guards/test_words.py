@@ -44,6 +44,7 @@ def test_modules_stay_small() -> None:
         "explain",
         "view",
         "kube",
+        "poolclient",
         "kubeletplugin",
         "driver",
         "controller",

@@ -1,0 +1,1 @@
+"""How a pool of remote cards is asked. Nothing is opened at import."""
