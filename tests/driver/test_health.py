@@ -3,6 +3,7 @@
 import itertools
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -216,3 +217,13 @@ def mutilated() -> list[str]:
 def test_a_text_that_is_not_ours_is_corrupt(text: str) -> None:
     with pytest.raises(errors.Corrupt, match="it is set aside"):
         health.decode(text, "boot")
+
+
+def test_the_form_on_disk_has_not_changed_unnoticed() -> None:
+    """What a node keeps of its cards' health: read as written, by the next version and by the one before."""
+    text = (Path(__file__).parent / "golden" / "health-v1.json").read_text()
+    kept = health.Health(driver_version="580.95.5")
+    for minute, one in enumerate((xid(79), xid(31), event(KIND.RELOADED), event(KIND.VANISHED))):
+        kept = health.seen(kept, one, at(60 * minute))
+    assert health.encode(kept, "boot") + "\n" == text
+    assert health.decode(text, "boot") == kept

@@ -83,6 +83,13 @@ def test_a_share_of_a_driver_that_knew_no_pods_is_read_as_it_was() -> None:
     assert _read((GOLDEN / "record-v1-share.json").read_bytes()) == SHARE
 
 
+def test_a_field_that_a_newer_driver_has_added_is_passed_over() -> None:
+    """A downgrade: the older driver still knows whose cards they are and how to undo what was done."""
+    text = records.encode(GROUPED)
+    newer = text.replace(b'"done":1', b'"done":1,"mood":"good"').replace(b'"minor":3', b'"minor":3,"colour":"red"')
+    assert _read(_signed(newer)) == GROUPED
+
+
 TEXT = st.text(max_size=30)
 
 

@@ -166,3 +166,44 @@ async def test_a_full_disk_changes_nothing_and_the_same_call_does_later(kept: st
     assert journal.read_bytes() == before
     await kept.save(tables[1], tables[2], 2)
     assert store.decode(journal.read_bytes())[2] == []
+
+
+def test_the_form_on_disk_has_not_changed_unnoticed() -> None:
+    """Journals of the first release are read for ever; a new form gets a file of its own beside this one."""
+    text = (Path(__file__).parent / "golden" / "leases-v1.journal").read_bytes()
+    held = lease.Lease(
+        id="lease-1",
+        key="k1",
+        device="gpu-a",
+        token=7,
+        state=lease.State.RELEASING,
+        cluster="c1",
+        consumer=lease.Consumer(
+            claim_uid="u", node_uid="n", node_name="node1", namespace="ns", claim_name="c", share_id="a5", pods=("p",)
+        ),
+        protocol="fake",
+        epoch=1,
+        ttl_ms=600_000,
+        within_ms=30_000,
+        created_ms=5,
+        expires_ms=600_005,
+        attach_by_ms=30_005,
+        ended_ms=9,
+        failing=True,
+        reason="its server died",
+        server_incarnation=3,
+        revision=4,
+        created_revision=2,
+    )
+    change = store.Change(
+        at=9,
+        incarnation=3,
+        revision=4,
+        leases=(held,),
+        tokens={"gpu-a": 7},
+        epochs={"k1": 1},
+        cancelled={"k2": 8},
+        forgotten=("lease-0",),
+    )
+    assert store.encode(change) == text
+    assert store.decode(text) == ([change], 0, [])
