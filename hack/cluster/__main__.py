@@ -11,8 +11,8 @@ from hack.cluster import build, cluster, errors, images, lifecycle, nodes, pin, 
 
 
 def main() -> int:
-    options = _parser().parse_args()
     try:
+        options = _parser().parse_args()
         options.act(options)
     except errors.ClusterError as error:
         print(error, file=sys.stderr)
@@ -32,8 +32,11 @@ def _parser() -> argparse.ArgumentParser:
         ("build", "build all programs into the cache", _build),
         ("up", "bring an instance up", _up),
     ):
-        _verb(verbs, verb, told, act).add_argument("--kubernetes", default=build.KUBERNETES, metavar="VERSION")
+        _verb(verbs, verb, told, act).add_argument(
+            "--kubernetes", type=build.named, default=build.KUBERNETES, metavar="VERSION", help="such as 1.36"
+        )
     up = _named(verbs.choices["up"])
+    up.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="of all its programs")
     up.add_argument("--nodes", type=int, default=2, metavar="N")
     up.add_argument("--cards", type=_counts, default=(4, 0), metavar="N,N", help="cards of each node (default 4,0)")
     which = _verb(verbs, "down", "take instances down and leave nothing", _down).add_mutually_exclusive_group(
@@ -118,7 +121,13 @@ def _build(options: argparse.Namespace) -> None:
 
 
 def _up(options: argparse.Namespace) -> None:
-    up = cluster.Cluster.up(options.name, nodes=options.nodes, cards=options.cards, kubernetes=options.kubernetes)
+    up = cluster.Cluster.up(
+        options.name,
+        nodes=options.nodes,
+        cards=options.cards,
+        kubernetes=options.kubernetes,
+        feature_gates=options.feature_gates,
+    )
     print(f"export KUBECONFIG={up.kubeconfig} PATH={up.bin}:$PATH")
 
 

@@ -38,12 +38,31 @@ class Group:
         return (self.renamed,) if self.renamed else tuple(package.rsplit("/", 1)[-1] for package in self.packages)
 
 
+def pinned() -> tuple[str, ...]:
+    """Every version of Kubernetes that can be built, oldest first."""
+    return tuple(sorted((path.name for path in (MODULES / "kubernetes").iterdir()), key=_numbers))
+
+
+def named(version: str) -> str:
+    """The newest pinned version that `1.36`, `v1.36` or `v1.36.3` is short for."""
+    wanted = _numbers(version)
+    found = [known for known in pinned() if wanted and _numbers(known)[: len(wanted)] == wanted]
+    if not found:
+        known = ", ".join(pinned())
+        raise errors.ClusterError(
+            f"Kubernetes {version} is not pinned in {MODULES / 'kubernetes'}, only {known}; python3 -m hack.cluster pin adds one"
+        )
+    return found[-1]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)))
+
+
 def groups(kubernetes: str = KUBERNETES) -> tuple[Group, ...]:
     """What is built for this version of Kubernetes."""
+    kubernetes = named(kubernetes)
     module = MODULES / "kubernetes" / kubernetes
-    if not module.is_dir():
-        known = ", ".join(sorted(path.name for path in module.parent.iterdir()))
-        raise errors.ClusterError(f"Kubernetes {kubernetes} is not pinned in {module.parent}, only {known}")
     strip = "-s -w"
     version = f"{strip} -X k8s.io/component-base/version.gitVersion={kubernetes}"
     return (

@@ -27,7 +27,12 @@ class Cluster:
 
     @classmethod
     def up(
-        cls, name: str, nodes: int = 2, cards: Iterable[int] = (4, 0), kubernetes: str = build.KUBERNETES
+        cls,
+        name: str,
+        nodes: int = 2,
+        cards: Iterable[int] = (4, 0),
+        kubernetes: str = build.KUBERNETES,
+        feature_gates: str = "",
     ) -> "Cluster":
         """Bring an instance up; one that is up already with the same nodes and cards is returned as it is."""
         addresses.check_name(name)
@@ -37,9 +42,10 @@ class Cluster:
             for index, (node, count) in enumerate(zip(addresses.node_names(nodes), counts, strict=True), start=1)
         )
         requirements.check()
+        kubernetes = build.named(kubernetes)
         binaries = build.build(kubernetes)
         with state.locked(paths.clusters() / name):
-            return cls(instance=lifecycle.up(name, wanted, kubernetes, binaries))
+            return cls(instance=lifecycle.up(name, wanted, kubernetes, binaries, feature_gates))
 
     @classmethod
     def find(cls, name: str) -> "Cluster | None":

@@ -91,6 +91,7 @@ def _apiserver(instance: state.Instance, pki: Path) -> tuple[str, ...]:
         f"--kubelet-certificate-authority={pki}/ca.crt",
         "--kubelet-preferred-address-types=InternalIP",
         "--enable-aggregator-routing=true",
+        *_gates(instance),
     )
 
 
@@ -103,6 +104,7 @@ def _controller_manager(instance: state.Instance, pki: Path) -> tuple[str, ...]:
         "--use-service-account-credentials",
         "--leader-elect=false",
         "--bind-address=127.0.0.1",
+        *_gates(instance),
     )
 
 
@@ -112,4 +114,9 @@ def _scheduler(instance: state.Instance, pki: Path) -> tuple[str, ...]:
         f"--kubeconfig={pki}/scheduler.kubeconfig",
         "--leader-elect=false",
         "--bind-address=127.0.0.1",
+        *_gates(instance),
     )
+
+
+def _gates(instance: state.Instance) -> tuple[str, ...]:
+    return (f"--feature-gates={instance.feature_gates}",) if instance.feature_gates else ()

@@ -26,18 +26,20 @@ from hack.cluster import (
 )
 
 
-def up(name: str, wanted: tuple[state.Node, ...], kubernetes: str, binaries: Path) -> state.Instance:
+def up(
+    name: str, wanted: tuple[state.Node, ...], kubernetes: str, binaries: Path, feature_gates: str = ""
+) -> state.Instance:
     """Bring an instance up, its directory being held; what is up already is completed, not made anew."""
     found = state.load(name)
     if found and found.ready and _has_namespaces(found):
-        if (found.nodes, found.bin) != (wanted, binaries):
+        if (found.nodes, found.bin, found.feature_gates) != (wanted, binaries, feature_gates):
             raise errors.ClusterError(
-                f"{name} is up with other nodes, cards or programs: take it down first, or choose another name"
+                f"{name} is up with other nodes, cards, programs or gates: take it down first, or choose another name"
             )
         _start_programs(found)
         return found
     _down(name)
-    instance = _reserve(name, wanted, kubernetes, binaries)
+    instance = _reserve(name, wanted, kubernetes, binaries, feature_gates)
     try:
         _start(instance)
     except BaseException:
@@ -49,12 +51,16 @@ def up(name: str, wanted: tuple[state.Node, ...], kubernetes: str, binaries: Pat
     return instance
 
 
-def _reserve(name: str, wanted: tuple[state.Node, ...], kubernetes: str, binaries: Path) -> state.Instance:
+def _reserve(
+    name: str, wanted: tuple[state.Node, ...], kubernetes: str, binaries: Path, feature_gates: str
+) -> state.Instance:
     """Choose a number and write the instance down, before anyone else chooses."""
     with state.locked(paths.clusters()):
         taken = (other.number for other in map(state.load, state.names()) if other)
         number = addresses.free_number(taken, network.routed())
-        instance = state.Instance(name=name, number=number, kubernetes=kubernetes, bin=binaries, nodes=wanted)
+        instance = state.Instance(
+            name=name, number=number, kubernetes=kubernetes, bin=binaries, nodes=wanted, feature_gates=feature_gates
+        )
         cgroups.check_free(_groups(instance))
         state.save(instance)
     return instance

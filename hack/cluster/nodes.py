@@ -189,6 +189,10 @@ def _kubelet(instance: state.Instance, node: state.Node) -> dict[str, object]:
         "maxPods": 160,  # a burst of the usual 110 has room beside the pods of the system
         "resolvConf": f"{instance.node_directory(node)}/resolv.conf",
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
+        "featureGates": {
+            name: value == "true"
+            for name, _, value in (gate.partition("=") for gate in instance.feature_gates.split(",") if gate)
+        },
     }
 
 

@@ -37,6 +37,8 @@ class Instance:
     kubernetes: str
     bin: Path
     nodes: tuple[Node, ...]
+    feature_gates: str = ""
+    """As Kubernetes' programs take them, `DRAConsumableCapacity=true,...`; empty for what the version has on by itself."""
     ready: bool = False
 
     @property

@@ -50,6 +50,19 @@ def test_a_version_that_is_not_pinned_is_refused_with_those_that_are():
         build.groups("v1.2.3")
 
 
+def test_the_newest_patch_of_a_minor_version_is_meant_by_its_short_name():
+    versions = build.pinned()
+    assert versions[-1] == build.KUBERNETES
+    assert [build.named(short) for short in ("1.34", "v1.35", "1.36", "v1.37.2")] == list(versions)
+    assert len({build.directory(version) for version in versions}) == len(versions)
+
+
+def test_a_short_name_of_no_version_is_refused():
+    for text in ("1.3", "", "new"):
+        with pytest.raises(errors.ClusterError, match="is not pinned"):
+            build.named(text)
+
+
 def test_a_pinned_module_replaces_what_upstream_takes_from_its_own_tree():
     upstream = "module k8s.io/kubernetes\n\ngo 1.25.0\n\ngodebug default=go1.25\n\nreplace (\n\tk8s.io/api => ./staging/src/k8s.io/api\n)\n"
     assert pin.module_file("v1.36.3", upstream) == (
