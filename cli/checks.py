@@ -1,6 +1,7 @@
 """What can be set up wrong in a cluster: raw answers of the API server in, findings out.
 
-Each finding is Ok, Wrong with what to do, or Unknown with the reason: what could not be looked at is never Ok.
+Each finding is Ok, Wrong with what to do, Absent (this Kubernetes has it not, which is nobody's mistake), or Unknown with
+the reason: what could not be looked at is never Ok.
 """
 
 import datetime
@@ -30,6 +31,7 @@ _OF_CLAIMS = (problems.Kind.UNUSED, problems.Kind.USER_GONE, problems.Kind.CARD_
 class Verdict(enum.StrEnum):
     OK = "Ok"
     WRONG = "Wrong"
+    ABSENT = "Absent"
     UNKNOWN = "Unknown"
 
 

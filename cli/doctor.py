@@ -2,7 +2,7 @@
 
     lists, versions, leases, series, access reviews --> checks --> findings --> a list, or JSON
 
-It writes nothing: the reviews that it posts are questions. Exit codes: 0 nothing is wrong, 1 something is, 2 nothing is
+It writes nothing: reviews and dry runs, all that it posts, are questions. Exit codes: 0 nothing is wrong, 1 something is, 2 nothing is
 seen to be wrong, and not all could be looked at.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from api import names
-from cli import checks, commands, gatherer, queries, tables
+from cli import checks, commands, features, gatherer, queries, tables
 from view import document, join, objects
 
 JSON = dict[str, Any]
@@ -32,6 +32,7 @@ _NEEDS = {
 _MARKS = {
     checks.Verdict.OK: ("ok", "green"),
     checks.Verdict.WRONG: ("WRONG", "red"),
+    checks.Verdict.ABSENT: ("-", "yellow"),
     checks.Verdict.UNKNOWN: ("?", "yellow"),
 }
 
@@ -75,6 +76,7 @@ def _findings(asked: commands.Asked) -> Iterator[checks.Finding]:
     yield from checks.server(version.data, {name: one.words for name, one in zip(_GROUPS, groups, strict=True)})
     texts, unasked = _series(asked, seen.drivers)
     yield from checks.fields(texts, unasked)
+    yield from features.found(asked.way.create(*features.trials()), None if groups[0].reason else groups[0].data)
     yield from checks.rights(_reviewed(asked, controllers, seen.drivers), view.unknown)
     yield from checks.drivers(view)
     yield from checks.runtimes(_items(nodes) or (), with_cards)

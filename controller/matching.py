@@ -10,6 +10,10 @@ from controller import selection, snapshot
 
 Verdict = tuple[str, str, str]
 _NAMES_SHOWN = 5
+_NO_TAINTS = (
+    "; where the API server keeps no taints of cards (before Kubernetes 1.36), a node that is given to the controller "
+    "publishes none"
+)
 _WHOLE = "; none of them can be shared, so each claim gets a whole card, as share.fallback says"
 
 
@@ -26,13 +30,13 @@ def verdict(spec: v1alpha1.ClassSpec, now: snapshot.Snapshot) -> tuple[int, Verd
         return count, ("True", "CardsFound", f"{count} matching{limit}{whole}")
     if not there:
         who = "no node publishes a card" if driver == names.LOCAL_DRIVER else "no RemotePool has a card"
-        return 0, ("False", "NoMatchingCard", f"{who} of driver {driver}")
+        return 0, ("False", "NoMatchingCard", f"{who} of driver {driver}{_NO_TAINTS if given else ''}")
     if given and (others := sum(selection.judged(spec.cards, there, share, driver=driver).matching.values())):
         return 0, (
             "False",
             "NoMatchingCard",
             f"{others} cards match, and none is on a node that is given to the controller; "
-            f"label one {names.ALLOCATED_BY_LABEL}={names.BY_CONTROLLER}",
+            f"label one {names.ALLOCATED_BY_LABEL}={names.BY_CONTROLLER}{_NO_TAINTS}",
         )
     known = sorted({card.product_name for card in there if card.product_name})
     return 0, (

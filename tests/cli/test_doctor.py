@@ -38,9 +38,9 @@ def uuid(number: int) -> str:
 def served(server: FakeAPIServer) -> None:
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     server.said |= {"/version": {"major": "1", "minor": "37+", "gitVersion": "v1.37.2"}, "now": now}
-    server.said |= {
-        path: {"kind": "APIResourceList"} for path in ("/apis/resource.k8s.io/v1", "/apis/elasticgpu.io/v1alpha1")
-    }
+    server.said["/apis/elasticgpu.io/v1alpha1"] = {"kind": "APIResourceList"}
+    kinds = {"kind": "APIResourceList", "resources": [{"name": "devicetaintrules"}]}
+    server.said["/apis/resource.k8s.io/v1"] = kinds
     for node in ("node1", "node2"):
         path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}"
         server.put(path, {"kind": "Lease", "spec": {"renewTime": now.replace("Z", ".000000Z")}})
@@ -132,6 +132,35 @@ async def test_doctor_finds_what_is_wrong_and_says_what_to_do(server: FakeAPISer
     assert any("claim old/left: has" in line for line in wrong)
     assert "         kubectl delete resourceclaim left -n old\n" in done.out
     assert "ok     server: Kubernetes v1.37.2\n" in done.out
+
+
+async def test_doctor_shows_what_an_older_kubernetes_has_not_and_that_is_no_mistake(
+    server: FakeAPIServer, user: User
+) -> None:
+    """As 1.34 does: it takes slices and classes, and keeps none of these fields."""
+    served(server)
+    server.said["/apis/resource.k8s.io/v1"] = {"kind": "APIResourceList", "resources": [{"name": "resourceslices"}]}
+    server.drops("devices.allowMultipleAllocations", "devices.taints", "deviceclasses:extendedResourceName")
+    before = server.store.revision
+    done = await user.egpu("doctor", "-o", "json")
+    found = [one for one in json.loads(done.out)["items"] if one["check"] == "features"]
+    assert [(one["verdict"], one["text"].partition(":")[0].removeprefix("this Kubernetes has ")) for one in found] == [
+        ("Ok", "binding conditions"),
+        ("Absent", "no shares of cards"),
+        ("Absent", "no taints of cards"),
+        ("Absent", "no resource names of classes"),
+        ("Absent", "no DeviceTaintRules"),
+    ]
+    assert "1.37, or the feature gate DRADeviceTaintRules" in found[-1]["remedy"]
+    assert server.store.revision == before, "it asks and writes nothing"
+
+
+async def test_doctor_says_where_it_may_not_try(server: FakeAPIServer, user: User) -> None:
+    served(server)
+    server.fault(path="/resourceslices", method="POST", status=403, reason="Forbidden", times=-1)
+    done = await user.egpu("doctor")
+    assert "?      features: what it keeps of resourceslices could not be tried: " in done.out
+    assert "this Kubernetes has resource names of classes, DeviceTaintRules" in done.out
 
 
 async def test_doctor_is_0_only_where_all_was_looked_at_and_nothing_is_wrong(server: FakeAPIServer, user: User) -> None:
