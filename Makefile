@@ -18,6 +18,9 @@ test: venv       ## everything, unit to end-to-end on the real cluster
 test-nightly: venv ## the comparisons with upstream's allocator and CEL, ten times as many cases
 	@$(VENV)/bin/python -m hack.test --hypothesis-profile=nightly tests/allocation tests/cel
 
+test-skew: ready venv ## the suite of whole cards, and all else that it can do, on each pinned Kubernetes
+	@$(VENV)/bin/python -m hack.skew
+
 check: venv      ## format, lint, types, layers, generated files
 	@$(VENV)/bin/python -m hack.check
 
@@ -40,4 +43,4 @@ ready:           # before anything is made: one line that says what is missing
 venv:
 	@$(PYTHON) hack/environment.py $(VENV)
 
-.PHONY: help demo demo-down test test-nightly check fix generate bench install-tools ready venv
+.PHONY: help demo demo-down test test-nightly test-skew check fix generate bench install-tools ready venv

@@ -4,10 +4,13 @@ What a test leaves behind in its namespace goes with it; a test that changes a n
 its report ends with every DRA object, the events and the logs of the driver.
 
 TEST_CLUSTER=<name of a running instance of hack/cluster> uses that one and leaves it: for working on these tests.
+TEST_KUBERNETES=1.34 brings up one of that version. What a test needs of Kubernetes beyond whole cards it says by
+`needs(<feature gate>)`; where the server says that the gate is off, it is skipped. The usual version has them all.
 """
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -16,7 +19,7 @@ from typing import Any
 import pytest
 
 from hack import release
-from hack.cluster import Cluster, cards, cgroups, paths
+from hack.cluster import Cluster, build, cards, cgroups, paths
 from hack.kubectl import Kubectl, KubectlError
 from tests.e2e.stage import Stage
 
@@ -32,13 +35,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
+def cluster(kubernetes: str) -> Iterator[Cluster]:
     if running := paths.environment().get("TEST_CLUSTER"):
         found = Cluster.find(running)
         assert found, f"no instance {running} is up"
         yield found
         return
-    up = Cluster.up(f"test-{os.getpid()}", nodes=2, cards=(4, 0))
+    up = Cluster.up(f"test-{os.getpid()}", nodes=2, cards=(4, 0), kubernetes=kubernetes)
     try:
         yield up
     finally:
@@ -46,9 +49,38 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
+def kubernetes() -> str:
+    return build.named(paths.environment().get("TEST_KUBERNETES") or build.KUBERNETES)
+
+
+@pytest.fixture(scope="session")
 def admin(cluster: Cluster) -> Kubectl:
     """kubectl with all rights."""
     return Kubectl(program=str(cluster.bin / "kubectl"), kubeconfig=cluster.kubeconfig)
+
+
+@pytest.fixture(scope="session")
+def gates(admin: Kubectl) -> frozenset[str]:
+    """The feature gates that are on, as the API server tells."""
+    series = admin("get", "--raw", "/metrics")
+    found = frozenset(re.findall(r'^kubernetes_feature_enabled\{name="(\w+)"[^}]*\} 1$', series, re.MULTILINE))
+    assert "DynamicResourceAllocation" in found
+    return found
+
+
+@pytest.fixture(autouse=True)
+def has_what_it_needs(request: pytest.FixtureRequest) -> None:
+    """Before the cluster is changed for a test that cannot succeed on it, or is about what this one does not lack."""
+    for marker in request.node.iter_markers():
+        if marker.name not in {"needs", "lacks"}:
+            continue
+        on, version = request.getfixturevalue("gates"), request.getfixturevalue("cluster").instance.kubernetes
+        for gate in marker.args:
+            if marker.name == "needs" and gate not in on:
+                assert version != build.KUBERNETES, f"{version} has {gate} off: this would be tested nowhere"
+                pytest.skip(f"Kubernetes {version} has {gate} off")
+            if marker.name == "lacks" and gate in on:
+                pytest.skip(f"Kubernetes {version} has {gate} on")
 
 
 @pytest.fixture(scope="session")

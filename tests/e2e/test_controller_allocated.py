@@ -9,7 +9,7 @@ from hack import release
 from tests.e2e.manifests import a_claim, a_pod, a_template
 from tests.e2e.stage import Object, Stage, until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.needs("DRAConsumableCapacity", "DRADeviceTaints")]
 EXAMPLE = release.ROOT / "examples/controller-allocated"
 CLASS = "packed-share.example.com"
 

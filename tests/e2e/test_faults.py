@@ -154,6 +154,7 @@ def health(stage: Stage, pod: str) -> list[str]:
     return [resource["health"] for status in statuses for resource in status["resources"]]
 
 
+@pytest.mark.needs("DRADeviceTaints", "ResourceHealthStatus")
 def test_a_lost_card_costs_only_itself_and_comes_back(stage: Stage, cards_file: CardsFile) -> None:
     stage.start(a_template(), a_pod("holder", template="template"), a_pod("other", template="template"))
     (uuid,), (healthy,) = stage.cards("holder").values(), stage.cards("other").values()
@@ -171,6 +172,7 @@ def test_a_lost_card_costs_only_itself_and_comes_back(stage: Stage, cards_file: 
     until("healthy again", lambda: health(stage, "holder") == ["Healthy"], 60)
 
 
+@pytest.mark.needs("DRADeviceTaints")
 def test_pods_can_stop_on_a_lost_card(stage: Stage, cards_file: CardsFile) -> None:
     stage.start(a_template(), a_pod(template="template"))
     (uuid,) = stage.cards("pod").values()
@@ -179,6 +181,7 @@ def test_pods_can_stop_on_a_lost_card(stage: Stage, cards_file: CardsFile) -> No
     stage.delete("pod", "pod")
 
 
+@pytest.mark.needs("DRADeviceTaints")
 def test_an_xid_taints_the_card_until_it_was_reset(stage: Stage, cards_file: CardsFile) -> None:
     uuid = next(iter(tainted(stage)))
     cards_file.event(f"xid {uuid} 79")

@@ -16,7 +16,7 @@ from hack.cluster import Cluster, cards
 from hack.kubectl import Kubectl
 from tests.e2e.stage import until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.needs("DRAConsumableCapacity")]
 ROOT = Path(__file__).resolve().parents[2]
 HELM = """\
 import os, sys, helm_python

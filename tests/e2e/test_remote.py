@@ -83,6 +83,7 @@ def a_far_template(name: str = "far", count: int = 1, pool: str = "lab") -> Obje
     return a_template(name, [request])
 
 
+@pytest.mark.needs("DRADeviceBindingConditions")
 def test_a_pod_on_a_node_without_cards_gets_one_attached_before_it_is_bound(lab: Stage) -> None:
     lab.create(a_far_template(), a_remote_pod("pod"))
     lab.ready("pod")
@@ -174,6 +175,7 @@ def test_local_first_remote_else(lab: Stage) -> None:
     assert sorted(drivers) == ["gpu.elasticgpu.io"] * 4 + ["remote.gpu.elasticgpu.io"]
 
 
+@pytest.mark.needs("DRADeviceBindingConditions")
 def test_row_05_and_06_the_controller_is_killed_while_cards_are_attached(lab: Stage) -> None:
     lab.create(a_far_template(), *(a_remote_pod(f"pod-{number}") for number in range(2)))
     lab.kubectl("-n", release.NAMESPACE, "delete", "pod", "--force", "-l", "app.kubernetes.io/component=controller")
@@ -200,6 +202,7 @@ def test_row_15_the_node_driver_is_killed_while_a_pod_runs(lab: Stage) -> None:
     lab.delete("pod", "pod")
 
 
+@pytest.mark.needs("DRADeviceTaints")
 def test_row_12_and_13_the_agent_dies_and_the_pod_is_evicted(lab: Stage, agent: agents.Agent) -> None:
     """Its servers die with it; what was attached is lost, never attached again in silence."""
     lab.create(a_far_template(), a_remote_pod("pod"))
@@ -293,6 +296,20 @@ def _a_lease(node: str, by: str, *, uid: str = "n", phase: str = "Attaching") ->
     }
 
 
+@pytest.mark.skew
+@pytest.mark.lacks("DRADeviceBindingConditions")
+def test_where_no_pod_is_bound_on_conditions_the_node_attaches_its_card(lab: Stage) -> None:
+    lab.create(a_far_template(), a_remote_pod("pod"))
+    lab.ready("pod")
+    [lease] = lab.kubectl.objects("remoteleases")
+    assert (lease["status"]["phase"], lease["spec"]["attachedBy"], lease["spec"]["node"]["name"]) == (
+        "Attached", "Node", "node2",
+    )  # fmt: skip
+    lab.delete("pod", "pod")
+    until("the card is given back", lambda: not lab.kubectl.objects("remoteleases"), 60)
+
+
+@pytest.mark.needs("DRADeviceBindingConditions")
 def test_how_long_it_takes_from_attach_to_bound(lab: Stage) -> None:
     """Kept on the namespace for people; what is promised is looked at by the benchmark, not here."""
     times = []

@@ -12,7 +12,7 @@ from tests.e2e.stage import Object, Stage, until
 from tests.e2e.test_controller_allocated import fenced
 from tests.e2e.test_view import Egpu, card_of
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.needs("DRADeviceTaintRules", "DRADeviceTaints")]
 WHOLE, SHARE = "kept.example.com", "kept-share.example.com"
 
 
@@ -84,6 +84,7 @@ def _conditions(stage: Stage, card: str) -> set[str]:
     return {one["type"] for one in found["status"].get("conditions", ())}
 
 
+@pytest.mark.needs("DRAConsumableCapacity")
 def test_a_released_share_closes_its_card_and_leaves_the_others(kept_shares: Stage, egpu: Egpu) -> None:
     amounts = {"capacity": {"requests": {"cores": "20", "memory": "2Gi"}}}
     for name in ("one", "two"):

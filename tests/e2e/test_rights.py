@@ -107,6 +107,7 @@ def test_the_status_of_another_drivers_device_is_refused(stage: Stage, driver: K
         _write_status(stage, driver, {**own, "driver": "gpu.example.com"})
 
 
+@pytest.mark.needs("DRAResourceClaimGranularStatusAuthorization")
 def test_the_status_of_a_claim_on_another_node_is_refused(stage: Stage, driver: Kubectl) -> None:
     """Allocated by hand to node2, as another allocator would."""
     stage.create(a_claim())
@@ -128,6 +129,7 @@ def a_taint_rule(key: str = "example.com/broken", effect: str = "NoExecute", **s
     }
 
 
+@pytest.mark.needs("DRADeviceTaintRules")
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
@@ -146,6 +148,7 @@ def test_a_taint_rule_for_every_card_or_in_the_drivers_name_is_refused(stage: St
         create(stage.kubectl, rule)
 
 
+@pytest.mark.needs("DRADeviceTaintRules")
 @pytest.mark.parametrize(
     "rule",
     [
@@ -160,6 +163,7 @@ def test_other_taint_rules_are_taken(stage: Stage, rule: Object) -> None:
     create(stage.kubectl, rule)
 
 
+@pytest.mark.needs("DRADeviceTaintRules")
 def test_the_driver_writes_no_taint_rule(driver: Kubectl) -> None:
     with pytest.raises(KubectlError, match='cannot create resource "devicetaintrules"'):
         create(driver, a_taint_rule(device="gpu-x"))

@@ -10,7 +10,7 @@ from hack import release
 from tests.e2e.manifests import a_claim, a_class, a_container, a_pod, a_request, a_template, opaque
 from tests.e2e.stage import Object, Stage, until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.needs("DRAConsumableCapacity")]
 EXAMPLE = release.ROOT / "examples/share"
 SHARE = "lenient-share.example.com"
 MEMORY = 81559

@@ -129,6 +129,7 @@ def test_an_odd_amount_takes_what_the_words_say(old: Stage) -> None:
     assert seen_from_inside(old, "old") == seen_from_inside(old, "new")
 
 
+@pytest.mark.needs("DRAExtendedResource")
 def test_whole_cards_by_a_resource_name_need_no_admission(stage: Stage) -> None:
     made = page.by_name()
     name = made["metadata"]["name"]
