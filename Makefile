@@ -30,9 +30,8 @@ fix: venv        ## what a tool can mend
 generate: venv   ## protos and CRDs from their sources
 	@$(VENV)/bin/python -m hack.generate
 
-bench: venv      ## speed and memory against the Go reference
-	@$(VENV)/bin/python -m hack.bench --cluster
-	@$(VENV)/bin/python -m hack.measure.decisions
+bench: venv      ## speed and memory against the Go reference; OPENB=DIRECTORY: also the public trace
+	@$(VENV)/bin/python -m hack.bench --cluster $(if $(OPENB),--openb $(OPENB))
 
 install-tools:   ## Debian packages that the real cluster needs (root)
 	@$(PYTHON) -m hack.cluster requirements --install

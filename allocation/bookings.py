@@ -4,6 +4,7 @@ As kube-scheduler counts it: admin access takes nothing; a result without a shar
 capacity that is written with it, and one with none written takes nothing but a place among the device's shares.
 """
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,7 @@ class Booked:
 
 
 NOTHING = Booked()
+_EMPTY: Mapping[str, Booked] = {}
 
 
 class Bookings:
@@ -45,10 +47,14 @@ class Bookings:
 
     def __init__(self) -> None:
         self._claims: dict[str, tuple[Piece, ...]] = {}
-        self._devices: dict[devices.Key, Booked] = {}
+        self._pools: dict[tuple[str, str], dict[str, Booked]] = {}
 
     def of(self, key: devices.Key) -> Booked:
-        return self._devices.get(key, NOTHING)
+        return self._pools.get(key[:2], _EMPTY).get(key[2], NOTHING)
+
+    def of_pool(self, pool: tuple[str, str]) -> Mapping[str, Booked]:
+        """By device, of those that somebody holds; for who asks of very many."""
+        return self._pools.get(pool, _EMPTY)
 
     def pieces(self, claim: str) -> tuple[Piece, ...]:
         return self._claims.get(claim, ())
@@ -74,15 +80,21 @@ class Bookings:
     def _change(self, piece: Piece, by: int) -> None:
         before = self.of(piece.key)
         taken = amounts.total(((name, by * value) for name, value in piece.taken), dict(before.taken))
-        now = Booked(
-            whole=before.whole + by * (not piece.share),
-            shares=before.shares + by * piece.share,
-            taken=tuple(sorted((name, value) for name, value in taken.items() if value)),
-        )
-        if now == NOTHING:
-            self._devices.pop(piece.key, None)
-        else:
-            self._devices[piece.key] = now
+        whole, shares = before.whole + by * (not piece.share), before.shares + by * piece.share
+        now = _made(whole, shares, tuple(sorted((name, value) for name, value in taken.items() if value)))
+        fellows = self._pools.setdefault(piece.key[:2], {})
+        if now is not NOTHING:
+            fellows[piece.key[2]] = now
+            return
+        fellows.pop(piece.key[2], None)
+        if not fellows:
+            del self._pools[piece.key[:2]]
+
+
+@functools.lru_cache(maxsize=8192)
+def _made(whole: int, shares: int, taken: tuple[tuple[str, amounts.Amount], ...]) -> Booked:
+    """Thousands of cards are held alike: mostly one object for all of them."""
+    return NOTHING if not (whole or shares or taken) else Booked(whole=whole, shares=shares, taken=taken)
 
 
 def booked(piece: Piece) -> Booked:

@@ -51,9 +51,10 @@ class Choice:
 
 @dataclass(slots=True, eq=False)
 class _Table:
-    """`ranked`: (rank, number) of the states that fit, with the card to begin with in `found`.
+    """`ranked`: (merit, -number) of the states that fit, the best last; with the card to begin with in `found`.
 
-    `wishes`: the first that were asked so; their options are what `fit` knows, by identity.
+    `wishes`: the first that were asked so; their options are what `fits` knows, by identity.
+    `needed`: of each request, the options and how many cards each wants; a request that takes what there is is not there.
     `single`: one request for a number of cards and no more; then what a card is tells whether it does.
     """
 
@@ -63,7 +64,34 @@ class _Table:
     seen: int = 0
     ranked: list[tuple[Rank, int]] = field(default_factory=list)
     found: dict[int, tuple[states.State, int]] = field(default_factory=dict)
-    fit: dict[tuple[int, states.Held], bool] = field(default_factory=dict)
+    fits: dict[int, "_Fits"] = field(default_factory=dict)
+    needed: list[list[tuple["_Fits", int]]] = field(default_factory=list)
+
+
+class _Fits(dict[states.Held, bool]):
+    """Whether a card that is held so would do for an option, found out when it is asked.
+
+    Raises Invalid for a text that cannot be judged on the card.
+    """
+
+    def __init__(self, option: requests.Option, known: cluster.Cluster) -> None:
+        super().__init__()
+        self._option = option
+        self._known = known
+
+    def __missing__(self, card: states.Held) -> bool:
+        option, device, class_ = self._option, card.example, self._known.classes.get(self._option.class_name)
+        if class_ is None:
+            raise errors.Invalid(f"request {option.name}: there is no DeviceClass {option.class_name!r}")
+        needs = device.look.sizes.needs(option.asked)
+        found = self[card] = (
+            (option.admin or not card.taken.whole)
+            and all(self._known.judge.match(text, device) for text in (*class_.selectors, *option.selectors))
+            and needs is not None
+            and all(need + card.taken.of(name) <= size for name, need, size in needs)
+            and rules.tolerated(device.look.taints, option.tolerations)
+        )
+        return found
 
 
 class Chooser:
@@ -110,20 +138,17 @@ class Chooser:
     ) -> Iterator[tuple[nodes.Node, int]]:
         """Nodes that fit, best first, each with where to begin on it."""
         table = self._table(wishes, policy, room)
-        dead = 0
-        for _, number in table.ranked:
-            state, lead = table.found[number]
-            if not state.nodes:
-                dead += 1
-                continue
-            if dead:
-                break
+        ranked, gone = table.ranked, 0
+        while ranked and not table.found[-ranked[-1][1]][0].nodes:
+            del table.found[-ranked.pop()[1]]
+        for _, number in reversed(ranked):
+            state, lead = table.found[-number]
+            gone += not state.nodes
             for name in state.nodes:
                 yield self._known.nodes[name], lead
-        if dead:
-            table.ranked = [entry for entry in table.ranked if table.found[entry[1]][0].nodes]
-            table.found = {number: table.found[number] for _, number in table.ranked}
-            yield from self._ranked(wishes, policy, room)
+        if 2 * gone > len(ranked):
+            table.ranked = [entry for entry in ranked if table.found[-entry[1]][0].nodes]
+            table.found = {-number: table.found[-number] for _, number in table.ranked}
 
     def _table(self, wishes: tuple[requests.Wish, ...], policy: Policy, room: pods.Room) -> _Table:
         known = self._states
@@ -131,57 +156,33 @@ class Chooser:
         table = self._tables.get(key)
         if table is None or table.epoch != known.epoch:
             table = self._tables[key] = _Table(epoch=known.epoch, wishes=wishes, single=_single(wishes))
+            for request in (request for wish in wishes for request in wish.requests):
+                table.fits |= {id(option): _Fits(option, self._known) for option in request.options}
+                if all(option.mode == requests.EXACT for option in request.options):
+                    table.needed.append([(table.fits[id(option)], option.count) for option in request.options])
             if len(self._tables) > _TABLES:
                 self._tables.popitem(last=False)
         self._tables.move_to_end(key)
         for state in known.since(table.seen):
-            if all(self._enough(table, known, state, request) for wish in table.wishes for request in wish.requests):
-                ranked = self._rank(table, known, state, wishes, policy, room)
+            if _enough(table.needed, state.cards):
+                ranked = self._rank(table, state, wishes, policy, room)
                 if ranked is not None:
-                    bisect.insort(table.ranked, (ranked[0], state.number))
+                    bisect.insort(table.ranked, (ranked[0], -state.number))
                     table.found[state.number] = (state, ranked[1])
         table.seen = known.made
         return table
 
-    def _enough(self, table: _Table, known: states.States, state: states.State, request: requests.Request) -> bool:
-        """Whether the node has as many cards as the request wants, others left out of account."""
-        return any(
-            option.mode != requests.EXACT
-            or sum(self._fits(table, known, card, option) for card in state.cards) >= option.count
-            for option in request.options
-        )
-
-    def _fits(self, table: _Table, known: states.States, card: states.Held, option: requests.Option) -> bool:
-        """`option` is one of the table's. Raises Invalid for a text that cannot be judged on the card."""
-        key = (id(option), card)
-        found = table.fit.get(key)
-        if found is None:
-            device, class_ = known.examples[card], self._known.classes.get(option.class_name)
-            if class_ is None:
-                raise errors.Invalid(f"request {option.name}: there is no DeviceClass {option.class_name!r}")
-            needs = device.look.sizes.needs(option.asked)
-            taken = dict(card[3])
-            found = table.fit[key] = (
-                (option.admin or not card[1])
-                and all(self._known.judge.match(text, device) for text in (*class_.selectors, *option.selectors))
-                and needs is not None
-                and all(need + taken.get(name, 0) <= size for name, need, size in needs)
-                and rules.tolerated(device.look.taints, option.tolerations)
-            )
-        return found
-
     def _rank(
         self,
         table: _Table,
-        known: states.States,
         state: states.State,
         wishes: tuple[requests.Wish, ...],
         policy: Policy,
         room: pods.Room,
     ) -> tuple[Rank, int] | None:
-        """How good the nodes of a state are, less is better, and where to begin; None where it does not fit."""
+        """How good the nodes of a state are, more is better, and where to begin; None where it does not fit."""
         node = self._known.nodes[next(iter(state.nodes))]
-        free = [1.0 - known.used[card] for card in state.cards]
+        free = [1.0 - card.used for card in state.cards]
         picks: Picks | None = None
         if table.single is None or state.alone:
             try:
@@ -192,19 +193,18 @@ class Chooser:
                 return None
         left = self._known.free(node.name)
         if policy is not Policy.LEAST_FRAGMENTATION:
-            sign = 1 if policy is Policy.BIN_PACK else -1
+            sign = -1 if policy is Policy.BIN_PACK else 1
             return (sign * sum(free), float(sign * left.cpu)), -1
         now = self._mix.waste(free, left)
         found: list[tuple[Rank, int]] = []
-        for lead, after in self._afters(table, known, state, free, node, picks):
+        for lead, after in self._afters(table, state, free, node, picks):
             growth = self._mix.waste(after, left.without(room)) - now
             found.append((_least(growth, free, left), lead))
-        return min(found, default=None)
+        return max(found, default=None)
 
     def _afters(
         self,
         table: _Table,
-        known: states.States,
         state: states.State,
         free: Sequence[float],
         node: nodes.Node,
@@ -215,7 +215,8 @@ class Chooser:
             yield -1, _after(self._devices(node), free, picks or ())
             return
         option = table.single
-        fitting = [index for index, card in enumerate(state.cards) if self._fits(table, known, card, option)]
+        fits = table.fits[id(option)]
+        fitting = [index for index, card in enumerate(state.cards) if fits[card]]
         fitting.sort(key=lambda index: free[index])
         tried: set[states.Held] = set()
         for lead in fitting if option.count == 1 else fitting[:1]:
@@ -224,7 +225,7 @@ class Chooser:
             tried.add(state.cards[lead])
             after = list(free)
             for index in (lead, *(one for one in fitting if one != lead))[: option.count]:
-                after[index] -= policies.asked(known.examples[state.cards[index]], option)
+                after[index] -= policies.asked(state.cards[index].example, option)
             yield lead, after
 
     def _picks(self, node: nodes.Node, wishes: tuple[requests.Wish, ...], policy: Policy, lead: int) -> Picks | None:
@@ -240,9 +241,8 @@ class Chooser:
 
     def _devices(self, node: nodes.Node) -> list[devices.Device]:
         """In the order of its state's cards."""
-        booked = self._known.booked
         listed = [device for pool in self._known.pools_of(node) for device in pool.here]
-        return sorted(listed, key=lambda device: states.held(device, booked))
+        return sorted(listed, key=lambda device: self._states.held(device).number)
 
     def _personal(self, wishes: Iterable[requests.Wish]) -> bool:
         classes = self._known.classes
@@ -270,6 +270,17 @@ class Chooser:
         return found
 
 
+def _enough(needed: Iterable[Iterable[tuple[_Fits, int]]], cards: tuple[states.Held, ...]) -> bool:
+    """Whether a node has as many cards as each request wants, the others left out of account."""
+    for options in needed:
+        for fits, count in options:
+            if sum(map(fits.__getitem__, cards)) >= count:
+                break
+        else:
+            return False
+    return True
+
+
 def _single(wishes: tuple[requests.Wish, ...]) -> requests.Option | None:
     if len(wishes) != 1 or len(wishes[0].requests) != 1 or wishes[0].constraints or wishes[0].requests[0].listed:
         return None
@@ -286,7 +297,7 @@ def _after(listed: Sequence[devices.Device], before: Sequence[float], picks: Pic
 
 def _least(growth: float, free: Sequence[float], left: pods.Room) -> Rank:
     """Growth by and large, then the fullest node, in cards and CPU."""
-    return (growth + _FULLER * (sum(free) / _CARDS + left.cpu / _CPU),)
+    return (-growth - _FULLER * (sum(free) / _CARDS + left.cpu / _CPU),)
 
 
 def _own(attribute: str) -> bool:

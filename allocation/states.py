@@ -6,6 +6,7 @@ In a cluster of thousands of nodes there are few states, and an event makes one 
 new since the last one like it.
 """
 
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,15 +14,27 @@ from typing import Any
 from allocation import amounts, bookings, cluster, devices, policies
 
 _FORGET = 100_000
-Held = tuple[int, int, int, tuple[tuple[str, amounts.Amount], ...]]
-"""A kind of card, and how it is held."""
+_Key = tuple[int, int, int, tuple[tuple[str, amounts.Amount], ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """A kind of card held in one way, with a card that is; one object for all of them. `used`: from 0 to 1, how full."""
+
+    number: int
+    example: devices.Device
+    taken: bookings.Booked
+    used: float
+
+
+NUMBER = operator.attrgetter("number")
 
 
 @dataclass(slots=True, eq=False)
 class State:
     """`nodes`: those that are in it, in the order in which they came; none left: nobody will come again.
 
-    `cards`: how each is held, in the order of `held`. `alone`: there is more to it than its cards.
+    `cards`: how each is held, by their numbers. `alone`: there is more to it than its cards.
     """
 
     number: int
@@ -37,10 +50,8 @@ class States:
         self._of: dict[str, tuple[Any, State]] = {}
         self._made: list[State] = []
         self._number = 0
-        self.examples: dict[Held, devices.Device] = {}
-        """A card for each way in which one is held."""
-        self.used: dict[Held, float] = {}
-        """How full such a card is, from 0 to 1."""
+        self._held: dict[_Key, Held] = {}
+        self._ways = 0
         self.epoch = 0
         """Another one: whoever counted in `since` has to begin anew."""
 
@@ -61,9 +72,18 @@ class States:
         if len(self._made) > max(_FORGET, 4 * len(self._by_key)):
             self._made = [state for state in self._made if state.nodes]
             known = {card for state in self._made for card in state.cards}
-            self.examples = {card: device for card, device in self.examples.items() if card in known}
-            self.used = {card: self.used[card] for card in self.examples}
+            self._held = {key: card for key, card in self._held.items() if card in known}
             self.epoch += 1
+
+    def held(self, device: devices.Device) -> Held:
+        """How it is held now. The same object for all cards of one kind that are held alike."""
+        booked = self._known.booked.of(device.key)
+        key = (id(device.look), booked.whole, booked.shares, booked.taken)
+        found = self._held.get(key)
+        if found is None:
+            self._ways += 1
+            found = self._held[key] = Held(self._ways, device, booked, policies.use(device, booked))
+        return found
 
     def _move(self, name: str, key: Any) -> None:
         before = self._of.get(name)
@@ -94,20 +114,7 @@ class States:
         listed = [device for pool in usable for device in pool.here]
         if not listed and all(pool.usable for pool in usable):
             return None
-        cards = []
-        for device in listed:
-            card = held(device, known.booked)
-            if card not in self.examples:
-                self.examples[card] = device
-                self.used[card] = policies.use(device, known.booked.of(device.key))
-            cards.append(card)
-        cards.sort()
+        cards = sorted(map(self.held, listed), key=NUMBER)
         room = known.free(name)
         only = name if known.alone(node) or any(not pool.usable for pool in usable) else ""
         return (tuple(cards), room, only)
-
-
-def held(device: devices.Device, booked: bookings.Bookings) -> Held:
-    """Equal for cards of one kind that are held alike; to be compared while the cards are there."""
-    found = booked.of(device.key)
-    return (id(device.look), found.whole, found.shares, found.taken)

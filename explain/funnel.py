@@ -5,9 +5,11 @@
 Cards that look alike are judged by the class and the selectors once.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from allocation import amounts, bookings, devices, nodes, pools, requests, rules
 from api import errors
@@ -51,12 +53,16 @@ class _Heap:
 
     count: int = 0
     best: list[Example] = field(default_factory=list)
+    bar: amounts.Amount | float = math.inf
+    """Who lacks less came closer."""
 
     def keep(self, out: "_Out", key: devices.Key, node: str) -> None:
         _, pool, card = key
         lacking = {"lacks": out.lacks, "free": out.free, "need": out.need}
         example = Example(card=card, pool=pool, node=node, detail=out.detail, **lacking)
         self.best = sorted([*self.best, example], key=lambda one: one.lacks)[:_EXAMPLES]
+        if len(self.best) == _EXAMPLES:
+            self.bar = self.best[-1].lacks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -94,9 +100,8 @@ class _Examination:
             any(name in (text or "") for name in devices.OWN) for text in (*self._class_texts, *option.selectors)
         )
         self._looks: dict[devices.Look, _Out | _Needs] = {}
-        self._held: dict[devices.Look, dict[tuple[tuple[str, amounts.Amount], ...] | None, _Out | None]]
-        self._held = defaultdict(dict)
-        """What follows where so much of a kind of card is taken; under None, where somebody has it for himself."""
+        self._held: dict[devices.Look, dict[int, _Out | None]] = defaultdict(dict)
+        """What follows where a kind of card is held in a way, by the identity of its Booked."""
         self._groups: dict[tuple[Reason, str], _Heap] = defaultdict(_Heap)
         self._candidates: dict[str, int] = defaultdict(int)
         self._shared: set[devices.Key] = set()
@@ -111,8 +116,10 @@ class _Examination:
             why = self._excluded(node)
             apart = self._out(Reason.NODE, why, why) if why else None
             would_do = 0
-            for pool in self._pools(node):
-                here = self._here(pool)
+            for pool in self._now.cluster.pools_of(node):
+                if pool.incomplete or pool.broken:
+                    self._pool(pool)
+                here = self._new(pool) if self._now.far else pool.here
                 total += len(here)
                 would_do += self._pass(here, name, apart, pool)
             if would_do:
@@ -121,34 +128,35 @@ class _Examination:
 
     def _pass(self, here: Sequence[devices.Device], node: str, apart: _Out | None, pool: pools.Pool) -> int:
         """How many of them would do."""
-        booked, look, found, would_do = self._now.cluster.booked.of, None, None, 0
+        held_of, look, would_do = self._now.cluster.booked.of_pool(pool.id).get, None, 0
         for device in here:
             if device.look is not look or self._each:
                 look = device.look
-                found = self._looks.get(look) or self._looked(device)
+                found, known = self._looks.get(look) or self._looked(device), self._held[look]
             if type(found) is _Out:
                 if found.reason is Reason.UNJUDGED:
                     self._failing[node] = None
-                out: _Out | None = apart if apart is not None and not found.first else found
+                out: Any = apart if apart is not None and not found.first else found
+            elif apart is not None:
+                out = apart
             else:
-                held = booked(device.key)
-                if apart is None and held is bookings.NOTHING and not device.counters:
-                    would_do += 1
-                    continue
-                out = apart or self._short(device, found, held, pool)  # type: ignore[arg-type]
+                held = held_of(device.key[2], bookings.NOTHING)
+                out = known.get(id(held), _NEW)
+                if out is _NEW:
+                    out = known[id(held)] = self._short(found, held)  # type: ignore[arg-type]  # _Needs it is
+                if out is None and device.counters and not held.shares and not self._counted(device, pool):
+                    out = self._out(Reason.COUNTERS)
             if out is None:
                 would_do += 1
                 continue
             heap = out.heap
             heap.count += 1
-            if len(heap.best) < _EXAMPLES or out.lacks < heap.best[-1].lacks:
+            if out.lacks < heap.bar:
                 heap.keep(out, device.key, node)
         return would_do
 
-    def _here(self, pool: pools.Pool) -> Sequence[devices.Device]:
+    def _new(self, pool: pools.Pool) -> Sequence[devices.Device]:
         """Each card once, though it may be reached from several nodes."""
-        if not self._now.far:
-            return pool.here
         new = [one for one in pool.here if one.slice_place.node or one.key not in self._shared]
         self._shared.update(one.key for one in new)
         return new
@@ -156,17 +164,10 @@ class _Examination:
     def _out(self, reason: Reason, key: str = "", detail: str = "", **lacking: amounts.Amount) -> _Out:
         return _Out(reason=reason, detail=detail, heap=self._groups[reason, key], **lacking)
 
-    def _pools(self, node: nodes.Node) -> Sequence[pools.Pool]:
-        found = self._now.cluster.pools_of(node)
-        for pool in found:
-            if pool.incomplete or pool.broken:
-                self._pool(pool)
-        return found
-
     def _pool(self, pool: pools.Pool) -> None:
         out = self._out(Reason.POOL, "", pool.incomplete or pool.broken)
         out.heap.count += 1
-        if len(out.heap.best) < _EXAMPLES:
+        if out.lacks < out.heap.bar:
             out.heap.keep(out, (pool.id[0], pool.id[1], ""), "")
 
     def _looked(self, device: devices.Device) -> _Out | _Needs:
@@ -203,19 +204,11 @@ class _Examination:
         self._fatal = self._fatal or str(error)
         return self._out(Reason.UNJUDGED, "", str(error))
 
-    def _short(self, device: devices.Device, needs: _Needs, booked: bookings.Booked, pool: pools.Pool) -> _Out | None:
-        """Why others leave too little of it."""
-        whole = booked.whole > 0 and not self._option.admin
-        if whole or booked.taken:
-            known, state = self._held[device.look], None if whole else booked.taken
-            out = known.get(state, _NEW)
-            if out is _NEW:
-                out = known[state] = self._out(Reason.HELD) if whole else self._left_over(needs, booked)
-            if out is not None:
-                return out  # type: ignore[return-value]  # what is new was looked at
-        if device.counters and not booked.shares and not self._counted(device, pool):
-            return self._out(Reason.COUNTERS)
-        return None
+    def _short(self, needs: _Needs, booked: bookings.Booked) -> _Out | None:
+        """Why others leave too little of a card that is held so."""
+        if booked.whole and not self._option.admin:
+            return self._out(Reason.HELD)
+        return self._left_over(needs, booked)
 
     def _left_over(self, needs: _Needs, booked: bookings.Booked) -> _Out | None:
         """The capacity of which the largest part of what is asked is missing."""

@@ -26,15 +26,15 @@ class Found:
 
 
 def excluded(pod: JSON | None, of: chain.Chain, now: world.World) -> Callable[[nodes.Node], str]:
-    wanted = (pod or {"spec": {}})["spec"].get("nodeSelector") or {}
+    wanted = ((pod or {"spec": {}})["spec"].get("nodeSelector") or {}).items() if "nodes" not in now.unknown else ()
 
     def why(node: nodes.Node) -> str:
         if node.name in now.closed:
             return "the node takes no pods (cordoned)"
-        for key, value in wanted.items():
-            if node.labels.get(key) != value and "nodes" not in now.unknown:
+        for key, value in wanted:
+            if node.labels.get(key) != value:
                 return f"the pod's node selector wants {key}={value}"
-        if not all(any(term.matches(node) for term in terms) for terms in of.places):
+        if of.places and not all(any(term.matches(node) for term in terms) for terms in of.places):
             return "another claim of the pod is bound to other nodes"
         return ""
 

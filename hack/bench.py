@@ -19,7 +19,20 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from hack.cluster import build
-from hack.measure import admission, apiserver, explaining, figures, kubelet, picture, plugins, pods, rounds
+from hack.measure import (
+    admission,
+    apiserver,
+    decisions,
+    explaining,
+    figures,
+    growth,
+    kubelet,
+    openb,
+    picture,
+    plugins,
+    pods,
+    rounds,
+)
 from tests.fakes import cards
 
 RSS_MARKS = (200, 1000)
@@ -184,6 +197,22 @@ def on_a_cluster(pods_each: int) -> Iterator[figures.Figure]:
     yield figures.Figure(name="Prepare in that burst, p99 at most", unit="s", ours=seen.p99_s, at_most=2)
 
 
+def alone(trace: Path | None, *, quick: bool) -> Iterator[figures.Figure]:
+    """What needs no API server: the controller's decisions and its picture."""
+    for nodes in decisions.NODES:
+        say(f"decisions over {nodes} nodes, beside upstream's allocator")
+        yield from decisions.measured(nodes, quick=quick)
+    say("how decisions grow")
+    yield from growth.measured()
+    say("explanations over clusters of up to 5,000 nodes")
+    yield from explaining.measured()
+    say("the picture of 40,000 cards")
+    yield from picture.measured()
+    if trace is not None:
+        say("the public trace replayed")
+        yield from openb.measured(trace, seeds=2 if quick else 10)
+
+
 def ratio(name: str, unit: str, ours: float, reference: float, *, at_most: float) -> figures.Figure:
     return figures.Figure(name=name, unit=unit, ours=ours, reference=reference, at_most=at_most, relative=True)
 
@@ -218,6 +247,7 @@ def main() -> None:
     parser.add_argument(
         "--lean-reference", action="store_true", help="a reference that does no more than upstream's example driver"
     )
+    parser.add_argument("--openb", type=Path, help="the directory with the files of the public trace, to be replayed")
     parser.add_argument("--bin", type=Path, help="etcd and kube-apiserver (and nvidia-ctk), built elsewhere")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -237,10 +267,7 @@ def main() -> None:
         finally:
             bench.close()
     seen = [*measured(bench, quick=arguments.quick), *admitted]
-    say("explanations over clusters of up to 5,000 nodes")
-    seen.extend(explaining.measured())
-    say("the picture of 40,000 cards")
-    seen.extend(picture.measured())
+    seen.extend(alone(arguments.openb, quick=arguments.quick))
     if arguments.cluster:
         say("pods with and without a claim on the real cluster")
         seen.extend(on_a_cluster(5 if arguments.quick else 20))

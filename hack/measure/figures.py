@@ -64,4 +64,4 @@ def table(measured: Sequence[Figure]) -> str:
 def _number(value: float | None) -> str:
     if value is None:
         return "-"
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.2f}"
