@@ -97,7 +97,9 @@ class Service:
             return lease.Caller(cluster=cluster)
         held = dict(context.invocation_metadata() or ()).get("authorization", "")
         kind, _, token = str(held).partition(" ")
-        return await self._nodes.node(token.strip() if kind.lower() == "bearer" else "")
+        caller = await self._nodes.node(token.strip() if kind.lower() == "bearer" else "")
+        self._door.known(context.peer(), caller.node_uid)
+        return caller
 
     async def _refuse(self, method: str, error: Exception, context: "grpc.aio.ServicerContext[Any, Any]") -> NoReturn:
         refusal: tuple[tuple[str, bytes], ...] = ()

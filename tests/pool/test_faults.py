@@ -390,6 +390,47 @@ async def test_noise_at_the_door_disturbs_nobody(tmp_path: Path) -> None:
         del silent
 
 
+async def test_callers_that_prove_nothing_keep_nobody_out(tmp_path: Path) -> None:
+    """Many that never finish TLS, and many that do and never call: those of the address with most go, its oldest first."""
+    async with Lender(tmp_path) as pool, pool.controller() as api, contextlib.AsyncExitStack() as stack:
+        trust = ssl.create_default_context(cadata=(pool.state / "ca.pem").read_text())
+        alone = await idle(stack, pool, "127.0.0.1", trust)
+        for number, wanted in enumerate((None, trust)):
+            crowd = [await idle(stack, pool, "127.0.0.2", wanted) for _ in range(300)]
+            async with asyncio.timeout(60):
+                await crowd[0].read()  # to its end
+            assert number or not alone.at_eof()
+            async with pool.node("n1") as node:
+                made = await lent(api, f"k{number}", f"gpu-{number}")
+                async with client(pool, await trusted(pool, node, made)) as ask:
+                    assert (await ask(say=1))["said"] == 1
+
+
+async def test_who_proves_nothing_is_cut_after_a_while_and_a_node_that_has_is_not(tmp_path: Path) -> None:
+    async with Lender(tmp_path) as pool, pool.node("n1") as node, contextlib.AsyncExitStack() as stack:
+        watched = node.WatchLeases(wire.WatchRequest())
+        reading = asyncio.ensure_future(watched.read())
+        stack.callback(reading.cancel)
+        await info(node)
+        trust = ssl.create_default_context(cadata=(pool.state / "ca.pem").read_text())
+        async with asyncio.timeout(60):
+            for silent in [await idle(stack, pool, "127.0.0.1", wanted) for wanted in (None, trust)]:
+                await silent.read()
+        assert not reading.done()
+
+
+async def idle(
+    stack: contextlib.AsyncExitStack, pool: Lender, host: str, trust: ssl.SSLContext | None
+) -> asyncio.StreamReader:
+    """A connection from that address that says nothing, until the stack ends."""
+    name = "127.0.0.1" if trust else None
+    reader, writer = await asyncio.open_connection(
+        pool.address, pool.port, ssl=trust, server_hostname=name, local_addr=(host, 0)
+    )
+    stack.callback(writer.close)
+    return reader
+
+
 async def test_a_lease_has_256_connections_and_the_next_when_one_is_closed(tmp_path: Path) -> None:
     async with Lender(tmp_path) as pool, pool.controller() as api, pool.node("n1") as node:
         context = await trusted(pool, node, await lent(api))
