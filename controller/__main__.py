@@ -52,7 +52,8 @@ async def serve(api: apiserver.APIServer, given: settings.Settings) -> None:
     look = observer.Observer(api, watch)
     writer = reconciler.Reconciler(api, watch, series, _clock)
     record = recorder.Recorder(api, look, series, _clock)
-    announce = announcer.Announcer(api, look, series, _clock)
+    far = remotewatcher.RemoteWatcher(api) if given.remote else None
+    announce = announcer.Announcer(api, look, lambda: far.intents.objects.values() if far else (), series, _clock)
     allocate = allocator.Allocator(
         api, watch, lambda: look.rules, announce.hear, series, _clock, datetime.timedelta(seconds=given.patience_s)
     )
@@ -61,7 +62,6 @@ async def serve(api: apiserver.APIServer, given: settings.Settings) -> None:
     if given.translate:
         writers.append(translator.Translator(api, series, _clock).run)
     leader = election.Election(api, given.namespace, _LEASE, given.pod_name)
-    far = remotewatcher.RemoteWatcher(api) if given.remote else None
     if far is not None:
         writers.append(lambda: remotes.Remotes(api, far, series, _clock, given, leader.epoch).run())
     front = desk.Desk(look, reviewer.Reviewer(api), _clock)

@@ -1,7 +1,8 @@
 """Says on pods and claims what concerns them, as events, while this replica leads.
 
     observer --> Scene -----+
-    allocator --> refusals -+--> notices.due --> events --> API server
+    allocator --> refusals -+
+    RemoteLeases -----------+--> notices.due --> events --> API server
 
 What must stay true: no more than `_PER_S` events a second whatever happens to the cluster, and one object an event of
 its own name, so that a repeat counts up instead of adding one. An event that cannot be written is not important enough
@@ -19,7 +20,7 @@ from typing import Any
 import structlog
 
 from api import errors, names, resource
-from controller import allotment, metrics, notices, observer
+from controller import allotment, metrics, notices, observer, remote
 from kube import apiserver
 
 _PER_S = 10
@@ -37,11 +38,13 @@ class Announcer:
         self,
         api: apiserver.APIServer,
         watch: observer.Observer,
+        leases: Callable[[], Iterable[remote.Intent]],
         series: metrics.Metrics,
         clock: Callable[[], datetime.datetime],
     ) -> None:
         self._api = api
         self._watch = watch
+        self._leases = leases
         self._series = series
         self._clock = clock
         self._said: dict[tuple[str, notices.Reason], notices.Said] = {}
@@ -58,7 +61,8 @@ class Announcer:
             now = await self._watch.newer(seen, within_s=_LOOK_AGAIN_S)
             seen = now.number
             said, at = dict(self._said), self._clock()
-            found, still = await asyncio.to_thread(_decided, now, self._refused, said, at)
+            leases = tuple(self._leases())
+            found, still = await asyncio.to_thread(_decided, now, self._refused, leases, said, at)
             self._said = {key: last for key, last in self._said.items() if key in still}
             for notice in found:
                 await asyncio.gather(self._say(notice), asyncio.sleep(1 / _PER_S))
@@ -82,10 +86,15 @@ class Announcer:
 
 
 def _decided(
-    now: observer.Scene, refused: Iterable[allotment.Refusal], said: notices.Known, at: datetime.datetime
+    now: observer.Scene,
+    refused: Iterable[allotment.Refusal],
+    leases: Iterable[remote.Intent],
+    said: notices.Known,
+    at: datetime.datetime,
 ) -> tuple[list[notices.Notice], set[tuple[str, notices.Reason]]]:
     """What to say, and of what was said that which still holds."""
     answers = [notice for refusal in refused for notice in _of_refusal(refusal)]
+    answers += notices.of_leases(leases, now.seen)
     still = {notice.key for notice in notices.wanted(now.view, now.seen, answers)} if said else set()
     return list(itertools.islice(notices.due(now.view, now.seen, said, at, answers), _MOST)), still
 

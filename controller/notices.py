@@ -1,6 +1,6 @@
 """What is said to users where they look: on their pods and claims, as events.
 
-    View + objects + what the allocator refuses + what was said before --> due --> Notices
+    View + objects + what the allocator refuses + leases of remote cards + what was said before --> due --> Notices
 
 What must stay true: an event says something new, or is an hour old; numbers that change in its text do not count as
 new. Nothing is said of what passes by itself within seconds, and of what was there long before anybody watched only
@@ -13,15 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from api import names
+from api import remote as kinds
+from controller import remote
 from view import join, objects, picture, problems
 
-_GRACE_S = 10.0
 _AGAIN_S = 3600.0
 _PAUSE_S = 60.0
 """Between two events of one kind about one object."""
 _NEWS_S = 300.0
 """A card that was got longer ago is no news."""
-_LEAK_S = 300.0
 _SHOWN = 4
 
 
@@ -31,9 +31,25 @@ class Reason(enum.StrEnum):
     TAINTED = "CardTainted"
     REFUSED = "NotAllocated"
     NEVER = "NeverFits"
+    ATTACHED = "CardAttached"
+    NOT_ATTACHED = "CardNotAttached"
+    LOST = "CardLost"
     UNUSED = problems.Kind.UNUSED.value
     USER_GONE = problems.Kind.USER_GONE.value
     CARD_GONE = problems.Kind.CARD_GONE.value
+
+
+_GRACES_S = {
+    Reason.WAITS: 10.0,
+    Reason.TAINTED: 10.0,
+    Reason.UNUSED: 300.0,
+    Reason.USER_GONE: 300.0,
+    Reason.CARD_GONE: 300.0,
+}
+"""So long a thing may pass by itself; what is not here is said at once."""
+_WHY_NOT = frozenset({Reason.REFUSED, Reason.NEVER, Reason.NOT_ATTACHED})
+"""What answers why a pod has no card."""
+_ENDED = frozenset({kinds.Phase.FAILED, kinds.Phase.RELEASING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,16 +85,16 @@ Known = Mapping[tuple[str, Reason], Said]
 
 
 def due(
-    view: join.View, seen: objects.Objects, said: Known, now: datetime.datetime, refused: Sequence[Notice] = ()
+    view: join.View, seen: objects.Objects, said: Known, now: datetime.datetime, answers: Sequence[Notice] = ()
 ) -> Iterator[Notice]:
-    """What to say now. Lazy. `refused`: what the allocator says of those that it could not allocate."""
+    """What to say now. Lazy. `answers`: what others than the picture say: the allocator's refusals, leases of remote cards."""
     if seen.slices.unknown or seen.claims.unknown or seen.pods.unknown:
         return
-    for notice in wanted(view, seen, refused):
+    for notice in wanted(view, seen, answers):
         age_s = _age_s(notice.since, now)
         if notice.normal and age_s > _NEWS_S:
             continue
-        if age_s < (_LEAK_S if notice.kind == "ResourceClaim" else 0.0 if notice.normal else _GRACE_S):
+        if age_s < _GRACES_S.get(notice.reason, 0.0):
             continue
         last = said.get(notice.key)
         quiet_s = _AGAIN_S if last and last.stem == notice.stem else _PAUSE_S
@@ -87,9 +103,9 @@ def due(
         yield notice
 
 
-def wanted(view: join.View, seen: objects.Objects, refused: Sequence[Notice] = ()) -> Iterator[Notice]:
+def wanted(view: join.View, seen: objects.Objects, answers: Sequence[Notice] = ()) -> Iterator[Notice]:
     """All that holds now, whether it was said or not. Why a pod has no card is said once, by who decides."""
-    answered = {notice.uid for notice in refused}
+    answered = {notice.uid for notice in answers if notice.reason in _WHY_NOT}
     pods = {(pod.namespace, pod.name): pod.uid for pod in seen.pods.items}
     since = {claim.uid: claim.since for claim in seen.claims.items}
     claims = {(claim.namespace, claim.name): claim for claim in seen.claims.items}
@@ -107,7 +123,45 @@ def wanted(view: join.View, seen: objects.Objects, refused: Sequence[Notice] = (
             yield _of_pod(pod, pods, Reason.GOT, text, text, got, normal=True)
     yield from _of_tainted(view.cards)
     yield from _of_leaks(view.problems, claims)
-    yield from refused
+    yield from answers
+
+
+def of_leases(intents: Iterable[remote.Intent], seen: objects.Objects) -> Iterator[Notice]:
+    """What claims with remote cards and their pods are told: that all are attached, which one is not and why, which is lost."""
+    of_claim: dict[str, list[remote.Intent]] = {}
+    for intent in intents:
+        of_claim.setdefault(intent.spec.claim.uid, []).append(intent)
+    if not of_claim:
+        return
+    users: dict[objects.Reference, list[objects.Pod]] = {}
+    for pod in seen.pods.items:
+        for _, claim_name in pod.claims:
+            users.setdefault((pod.namespace, claim_name), []).append(pod)
+    for claim in seen.claims.items:
+        for reason, text, since in _told_of(of_claim.get(claim.uid, ())):
+            about = [("ResourceClaim", claim.name, claim.uid)]
+            about += [("Pod", pod.name, pod.uid) for pod in users.get((claim.namespace, claim.name), ())]
+            for kind, name, uid in about:
+                yield Notice(
+                    kind=kind, namespace=claim.namespace, name=name, uid=uid, reason=reason, message=text, stem=text,
+                    since=since, normal=reason is Reason.ATTACHED,
+                )  # fmt: skip
+
+
+def _told_of(intents: Sequence[remote.Intent]) -> Iterator[tuple[Reason, str, str]]:
+    """(reason, text, since) of one claim's leases. A card that was not attached is not one of those that it has."""
+    has = [intent for intent in intents if intent.status.phase not in _ENDED]
+    if has and all(intent.status.phase is kinds.Phase.ATTACHED for intent in has):
+        cards = ", ".join(f"{intent.spec.device} of pool {intent.spec.pool}" for intent in has)
+        text = f"card {cards} is attached for node {has[0].spec.node.name}"
+        yield Reason.ATTACHED, text, max(intent.status.since for intent in has)
+    for intent in intents:
+        card, why = f"card {intent.spec.device} of pool {intent.spec.pool}", intent.status.reason
+        if intent.status.phase is kinds.Phase.FAILED:
+            yield Reason.NOT_ATTACHED, f"{card} was not attached: {why}", intent.status.since
+        elif intent.status.phase is kinds.Phase.LOST:
+            text = f"{card} is lost: {why}; what computed on it has to start anew, no other card is put in its place"
+            yield Reason.LOST, text, intent.status.since
 
 
 def _of_pod(

@@ -26,7 +26,10 @@ from kube import program
 
 _LOOK_S = 0.1
 _CONNECT_S = 10.0
-_LINGER_S = 60.0
+_QUIET_S = 0.5
+"""TCP does not tell who closed from who only says no more: the rest of an answer may pause so long. A server that takes one
+client after another, as ggml's, is held up by no more than that.
+"""
 _CHUNK = 2**18
 _log = structlog.get_logger()
 
@@ -125,10 +128,11 @@ async def passed(folder: Path, link: relays.Link, reader: asyncio.StreamReader, 
         _pinned(far_writer, link)
         await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
         if up.done() and not down.done():  # TLS cannot say "no more from me": the answer may still be on its way
-            async with asyncio.timeout(_LINGER_S):
-                await asyncio.wait({down})
+            down.cancel()
+            await asyncio.wait({down})
+            await _last_words(far_reader, writer)
         for task in (up, down):
-            if task.done():
+            if task.done() and not task.cancelled():
                 task.result()
     finally:
         up.cancel()
@@ -142,6 +146,14 @@ async def _piped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     while data := await reader.read(_CHUNK):
         writer.write(data)
         await writer.drain()
+
+
+async def _last_words(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """What comes until the reader's side is quiet; a cancelled read has lost nothing of it."""
+    with contextlib.suppress(TimeoutError):
+        while data := await asyncio.wait_for(reader.read(_CHUNK), _QUIET_S):
+            writer.write(data)
+            await writer.drain()
 
 
 def _context(folder: Path, credential: str) -> ssl.SSLContext:

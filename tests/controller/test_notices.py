@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller import notices
+from controller import notices, remote
 from tests.cli.conftest import put
 from tests.controller.test_observing import running
 from tests.fakes.apiserver import FakeAPIServer
@@ -130,3 +130,59 @@ async def test_a_thousand_waiting_pods_are_ten_events_a_second(tmp_path: Path) -
             started = asyncio.get_running_loop().time()
             await server.until(lambda: len(server.list("events")) >= 11, within_s=20)
             assert asyncio.get_running_loop().time() - started >= 0.9
+
+
+def a_lease(phase: str, *, device: str = "gpu-1", claim: str = "far", reason: str = "", since: str = "") -> JSON:
+    meta = {"name": f"lease-{device}-{phase.lower()}", "uid": f"uid-{device}-{phase}", "resourceVersion": "1"}
+    told = {"namespace": "ml", "name": claim, "uid": f"uid-ml-{claim}"}
+    spec = {"pool": "lab", "device": device, "key": device, "epoch": "e", "claim": told, "attachedBy": "Controller"}
+    status = {"phase": phase, "since": since or "2026-01-01T00:05:55Z", "reason": reason}
+    return {"metadata": meta, "spec": spec | {"node": {"name": "n2", "uid": "u2"}}, "status": status}
+
+
+def told_of(
+    *leases: JSON, said: notices.Known | None = None, at: datetime.datetime = NOW
+) -> list[tuple[str, str, str]]:
+    found = seen(a_claim("far", pods=("pod",)), a_pod(claim="far"), a_claim("other"), a_pod("stranger", claim="other"))
+    answers = list(notices.of_leases([remote.intent(one) for one in leases], found))
+    return [
+        (notice.kind, notice.name, f"{notice.reason}: {notice.message}")
+        for notice in notices.due(join.View(found), found, said or {}, at, answers)
+    ]
+
+
+def test_claim_and_pod_are_told_at_once_that_their_remote_card_is_attached_and_for_which_node() -> None:
+    text = "CardAttached: card gpu-1 of pool lab is attached for node n2"
+    assert told_of(a_lease("Attached")) == [("ResourceClaim", "far", text), ("Pod", "pod", text)]
+
+
+def test_of_two_remote_cards_nothing_is_said_before_both_are_attached() -> None:
+    assert told_of(a_lease("Attached"), a_lease("Attaching", device="gpu-2")) == []
+    (_, _, text), _ = told_of(a_lease("Attached"), a_lease("Attached", device="gpu-2"))
+    assert text == "CardAttached: card gpu-1 of pool lab, gpu-2 of pool lab is attached for node n2"
+
+
+def test_a_card_that_was_attached_long_ago_is_no_news() -> None:
+    assert told_of(a_lease("Attached", since="2025-12-31T00:00:00Z")) == []
+
+
+def test_a_card_that_was_not_attached_is_told_with_the_reason_and_the_next_one_that_is() -> None:
+    failed = a_lease("Failed", reason="no such device")
+    (_, name, text), _ = told_of(failed)
+    assert (name, text) == ("far", "CardNotAttached: card gpu-1 of pool lab was not attached: no such device")
+    both = told_of(failed, a_lease("Attached", device="gpu-2"))
+    assert [text.partition(":")[0] for _, _, text in both] == ["CardAttached"] * 2 + ["CardNotAttached"] * 2
+
+
+def test_a_lost_lease_is_told_with_the_reason_and_again_only_after_an_hour() -> None:
+    lost = a_lease("Lost", reason="the server ended with signal 9")
+    found = seen(a_claim("far", pods=("pod",)), a_pod(claim="far"))
+    on_claim, on_pod = notices.of_leases([remote.intent(lost)], found)
+    assert "gpu-1 of pool lab is lost: the server ended with signal 9;" in on_pod.message
+    said = {**said_of(on_claim), **said_of(on_pod)}
+    assert told_of(lost, said=said, at=later(3599)) == []
+    assert len(told_of(lost, said=said, at=later(3600))) == 2
+
+
+def test_leases_that_come_or_go_and_those_of_claims_that_are_gone_are_told_to_nobody() -> None:
+    assert told_of(a_lease("Attaching"), a_lease("Releasing", device="gpu-2"), a_lease("Lost", claim="gone")) == []
