@@ -27,6 +27,7 @@ from hack.measure import (
     figures,
     growth,
     kubelet,
+    lenders,
     openb,
     picture,
     plugins,
@@ -208,6 +209,8 @@ def alone(trace: Path | None, *, quick: bool) -> Iterator[figures.Figure]:
     yield from explaining.measured()
     say("the picture of 40,000 cards")
     yield from picture.measured()
+    say("a controller with 20 pools of remote cards")
+    yield from lenders.measured()
     if trace is not None:
         say("the public trace replayed")
         yield from openb.measured(trace, seeds=2 if quick else 10)

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from api import resource
 from kube import fields
 
@@ -47,21 +49,20 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenSlice:
-    """A slice as the API server has it."""
+    """A slice as the API server has it. Its spec is kept as text: read, that of ten thousand devices takes four times as much."""
 
     name: str
     uid: str
     resource_version: str
     owners: tuple[str, ...]
-    spec: JSON
+    pool: str
+    generation: int
+    text: bytes
 
     @property
-    def pool(self) -> str:
-        return str(self.spec["pool"]["name"])
-
-    @property
-    def generation(self) -> int:
-        return int(self.spec["pool"].get("generation", 0))
+    def spec(self) -> JSON:
+        """Read anew each time."""
+        return msgspec.json.decode(self.text, type=JSON)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +97,9 @@ def seen(data: JSON) -> SeenSlice:
         uid=meta["uid"],
         resource_version=meta["resourceVersion"],
         owners=tuple(owner["uid"] for owner in meta.get("ownerReferences") or ()),
-        spec=data["spec"],
+        pool=str(data["spec"]["pool"]["name"]),
+        generation=int(data["spec"]["pool"].get("generation", 0)),
+        text=msgspec.json.encode(data["spec"]),
     )
 
 

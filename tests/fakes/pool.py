@@ -80,7 +80,7 @@ class FakePool:
             [(key, certificate)], root_certificates=self.authority.pem.encode(), require_client_auth=False
         )
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-        stubs.add_PoolServicer_to_server(_Service(self), self._server)
+        stubs.add_PoolServicer_to_server(_Service(self), self._server)  # type: ignore[no-untyped-call]
         self.port = self._server.add_secure_port(f"{self.host}:{self.port}", trust)
         assert self.port
         await self._server.start()
@@ -313,7 +313,7 @@ class _Service(stubs.PoolServicer):
 
 
 async def refuse(context: Any, kind: lease.Kind, message: str, holder: Any = None) -> Any:
-    refusal = wire.Refusal(kind=wire.Refusal.Kind.Value(kind.value), holder=holder)
+    refusal = wire.Refusal(kind=kind.value, holder=holder)
     trailing = ((lease.REFUSAL_METADATA, refusal.SerializeToString()),)
     await context.abort(_CODES[kind], message, trailing)
 

@@ -148,7 +148,8 @@ class Cluster:
         return None
 
     def credential(self, name: str, request: str) -> Path:
-        return self.folder / "keys" / self.get(name)["metadata"]["uid"] / request
+        uid: str = self.get(name)["metadata"]["uid"]
+        return self.folder / "keys" / uid / request
 
     @contextlib.asynccontextmanager
     async def node(self, name: str = "node1", *, relay: bool = False) -> AsyncIterator[node.Node]:

@@ -1,10 +1,13 @@
 """Plans for slices: by table where a rule has a number, by a model server where it has to hold at every moment."""
 
+import contextlib
 import copy
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import hypothesis
+import msgspec
 import pytest
 from hypothesis import strategies as st
 
@@ -61,8 +64,16 @@ class Model:
         assert spec["pool"]["resourceSliceCount"] > 0
         for taint in (taint for device in devices for taint in device.get("taints", [])):
             taint.setdefault("timeAdded", "2026-01-01T00:00:00Z")
-        owners = tuple(owner["uid"] for owner in body["metadata"]["ownerReferences"])
-        self.held[name] = SeenSlice(name=name, uid=uid, resource_version=str(self.version), owners=owners, spec=spec)
+        meta = body["metadata"] | {"name": name, "uid": uid, "resourceVersion": str(self.version)}
+        self.held[name] = slices.seen({"metadata": meta, "spec": spec})
+
+    @contextlib.contextmanager
+    def first_device(self) -> Iterator[dict[str, Any]]:
+        """To be changed, by whoever may write there."""
+        item = self.present[0]
+        spec = item.spec
+        yield spec["devices"][0]
+        self.held[item.name] = dataclasses.replace(item, text=msgspec.json.encode(spec))
 
     def usable(self, pool: str) -> tuple[str, ...] | None:
         """The devices an allocator would use, as texts; None while the pool is absent or incomplete."""
@@ -224,19 +235,21 @@ def test_what_only_the_server_added_or_wrote_otherwise_is_no_difference() -> Non
     )
     model = Model()
     settle(model, pool)
-    device = model.present[0].spec["devices"][0]
-    device["capacity"]["memory"]["value"] = "85899345920"
-    device["taints"][0]["timeAdded"] = "2026-01-01T00:00:01Z"
-    device["taints"][0]["value"] = None
+    with model.first_device() as device:
+        device["capacity"]["memory"]["value"] = "85899345920"
+        device["taints"][0]["timeAdded"] = "2026-01-01T00:00:01Z"
+        device["taints"][0]["value"] = None
     assert slices.plan((pool,), model.present, SCOPE) == ()
-    device["attributes"]["ok"] = {"int": 1}
+    with model.first_device() as device:
+        device["attributes"]["ok"] = {"int": 1}
     assert len(slices.plan((pool,), model.present, SCOPE)) == 1
 
 
 def test_a_taint_keeps_its_time_when_its_slice_is_rewritten() -> None:
     model = Model()
     settle(model, a_pool(2, tainted=1))
-    model.present[0].spec["devices"][0]["taints"][0]["timeAdded"] = "2025-05-05T00:00:00Z"
+    with model.first_device() as device:
+        device["taints"][0]["timeAdded"] = "2025-05-05T00:00:00Z"
     (write,) = settle(model, a_pool(2, tainted=1, kind="b"))
     assert isinstance(write, Replace)
     assert write.body["spec"]["devices"][0]["taints"][0]["timeAdded"] == "2025-05-05T00:00:00Z"
