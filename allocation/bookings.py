@@ -5,6 +5,7 @@ capacity that is written with it, and one with none written takes nothing but a 
 """
 
 import functools
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -106,7 +107,7 @@ def pieces(results: Iterable[JSON]) -> tuple[Piece, ...]:
     """The results of an allocation, of all drivers."""
     return tuple(
         Piece(
-            key=(one["driver"], one["pool"], one["device"]),
+            key=(sys.intern(one["driver"]), sys.intern(one["pool"]), sys.intern(one["device"])),
             share=bool(one.get("shareID")),
             taken=_taken(one) if one.get("shareID") else (),
         )
@@ -117,4 +118,10 @@ def pieces(results: Iterable[JSON]) -> tuple[Piece, ...]:
 
 def _taken(result: JSON) -> tuple[tuple[str, amounts.Amount], ...]:
     consumed = result.get("consumedCapacity") or {}
-    return tuple(sorted((name, amounts.amount(value)) for name, value in consumed.items()))
+    return _alike(tuple(sorted((name, amounts.amount(value)) for name, value in consumed.items())))
+
+
+@functools.lru_cache(maxsize=4096, typed=True)
+def _alike(taken: tuple[tuple[str, amounts.Amount], ...]) -> tuple[tuple[str, amounts.Amount], ...]:
+    """One for all shares of a size."""
+    return taken

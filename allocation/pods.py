@@ -7,14 +7,17 @@ else it looks at (other resources, ports, volumes, affinity between pods, spread
 the node, kube-scheduler takes the allocation back, and the controller tries another one.
 """
 
+import functools
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from allocation import amounts, nodes
 from api import names
 
 JSON = Mapping[str, Any]
+T = TypeVar("T")
 _STOPPING = ("NoSchedule", "NoExecute")
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 
@@ -83,17 +86,17 @@ def pod(data: JSON) -> Pod | None:
     )
     node = spec.get("nodeName") or ""
     return Pod(
-        namespace=meta.get("namespace", ""),
-        name=meta["name"],
-        uid=meta.get("uid", ""),
-        created=meta.get("creationTimestamp", ""),
-        node=node,
+        namespace=sys.intern(meta.get("namespace", "")),
+        name=sys.intern(meta["name"]),
+        uid=sys.intern(meta.get("uid", "")),
+        created=sys.intern(meta.get("creationTimestamp", "")),
+        node=sys.intern(node),
         waiting=not node and "deletionTimestamp" not in meta and not spec.get("schedulingGates"),
-        room=_asked(spec),
-        claims=tuple(one.get("resourceClaimName") or made.get(one["name"], "") for one in named),
+        room=_alike(_asked(spec)),
+        claims=tuple(sys.intern(one.get("resourceClaimName") or made.get(one["name"], "")) for one in named),
         selector=tuple(sorted((spec.get("nodeSelector") or {}).items())),
         terms=nodes.terms(affinity) if affinity else None,
-        tolerations=tuple(map(_toleration, spec.get("tolerations") or ())),
+        tolerations=_alike(tuple(map(_toleration, spec.get("tolerations") or ()))),
         priority=spec.get("priority") or 0,
         gang=notes.get(names.GANG_ANNOTATION) or "",
         gang_size=_number(notes.get(names.GANG_SIZE_ANNOTATION)),
@@ -149,6 +152,12 @@ def _requests(container: JSON) -> tuple[int, int]:
 
 def _milli(value: Any) -> int:
     return int(amounts.amount(value or 0) * 1000)
+
+
+@functools.lru_cache(maxsize=4096)
+def _alike(value: T) -> T:
+    """The same object for equal values: most pods of a cluster have these in common."""
+    return value
 
 
 def _number(text: Any) -> int:

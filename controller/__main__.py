@@ -15,6 +15,7 @@ import contextlib
 import dataclasses
 import datetime
 import functools
+import gc
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
@@ -41,6 +42,8 @@ from controller import (
 from kube import apiserver, election, program
 
 _LEASE = "elastic-gpu-controller"
+_COLLECT = (50_000, 20, 50)
+"""After how many new objects cycles are looked for: ours are few, and to look through a large cluster takes a second."""
 _clock = functools.partial(datetime.datetime.now, datetime.UTC)  # noqa: TID251  the one clock, handed on from here
 _log = structlog.get_logger("controller")
 
@@ -112,6 +115,7 @@ def main() -> None:
         settings.manual(),
     )
     parser.parse_args()
+    gc.set_threshold(*_COLLECT)
     given = program.begin(parser, settings.load)
     program.run(functools.partial(_work, given))
 

@@ -8,9 +8,10 @@ Nothing is written where nothing changed, and nothing while slices or claims are
 the objects of its cards stay. An object is bounded: holders beyond the limit are counted.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -20,15 +21,21 @@ from view import cards, join, objects, picture
 PATH = f"/apis/{names.API_VERSION}/{elasticgpu.PLURAL}"
 JSON = Mapping[str, Any]
 _NAMES_SHOWN = 3
+_PACKED: Final = msgspec.msgpack.Decoder(elasticgpu.Status)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GPU:
-    """An ElasticGPU as it is. `status` is None where it cannot be read: it is written anew."""
+    """An ElasticGPU as it is. `told`: its status, packed, for there are as many as cards; empty where it cannot be read."""
 
     name: str
     uid: str
-    status: elasticgpu.Status | None
+    told: bytes
+
+    @property
+    def status(self) -> elasticgpu.Status | None:
+        """None where it cannot be read: it is written anew."""
+        return _PACKED.decode(self.told) if self.told else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,28 +55,50 @@ class Remove:
 
 
 Write = Apply | Remove
+Agreed = MutableMapping[GPU, picture.Card]
+"""Objects that show their cards as they are; looked at by identity."""
 
 
 def gpu(data: JSON) -> GPU:
     try:
-        status = msgspec.convert(data.get("status"), elasticgpu.Status)
+        told = msgspec.msgpack.encode(msgspec.convert(data.get("status"), elasticgpu.Status))
     except msgspec.ValidationError:
-        status = None
-    return GPU(name=data["metadata"]["name"], uid=data["metadata"]["uid"], status=status)
+        told = b""
+    return GPU(name=sys.intern(data["metadata"]["name"]), uid=data["metadata"]["uid"], told=told)
 
 
-def turn(seen: objects.Objects, view: join.View, found: Mapping[str, GPU], at: str) -> Iterator[Write]:
-    """What to write; `at` is the time as the API writes it. Lazy: who stops early has not paid for the rest."""
+def turn(
+    seen: objects.Objects, view: join.View, found: Mapping[str, GPU], at: str, agreed: Agreed | None = None
+) -> Iterator[Write]:
+    """What to write; `at` is the time as the API writes it. Lazy: who stops early has not paid for the rest.
+
+    `agreed`: kept between turns, so that only what changed is compared; it is brought up to date.
+    """
     if seen.slices.unknown or seen.claims.unknown:
         return
+    agreed = {} if agreed is None else agreed
     current = cards.by_name(view.cards)
     for name, card in current.items():
-        before = found[name].status if name in found else None
+        shown = found.get(name)
+        if shown is not None and agreed.get(shown) is card:
+            continue
+        before = shown.status if shown is not None else None
         if (wanted := _status(card, before, at)) != before:
             yield Apply(of=name, body=_body(name, wanted))
+        elif shown is not None:
+            agreed[shown] = card
+    if len(agreed) > len(found):
+        for old in agreed.keys() - set(found.values()):
+            del agreed[old]
+    yield from _without_card(seen, view, found, found.keys() - current.keys(), at)
+
+
+def _without_card(
+    seen: objects.Objects, view: join.View, found: Mapping[str, GPU], gone: Iterable[str], at: str
+) -> Iterator[Write]:
     held = _held(seen.claims.items)
     in_rewrite = {pool.name for pool in view.pools if pool.incomplete}
-    for name in found.keys() - current.keys():
+    for name in gone:
         status = found[name].status
         if status is not None and status.pool in in_rewrite:
             continue

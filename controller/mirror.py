@@ -10,6 +10,8 @@ has changed, and a look at the rest.
 
 import dataclasses
 import datetime
+import functools
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -90,18 +92,24 @@ def claim(data: JSON) -> Claim:
     results = ((allocation or {}).get("devices") or {}).get("results") or ()
     selector = (allocation or {}).get("nodeSelector")
     return Claim(
-        namespace=meta["namespace"],
-        name=meta["name"],
-        uid=meta["uid"],
+        namespace=sys.intern(meta["namespace"]),
+        name=sys.intern(meta["name"]),
+        uid=sys.intern(meta["uid"]),
         version=meta["resourceVersion"],
-        created=meta.get("creationTimestamp", ""),
-        finalizers=tuple(meta.get("finalizers") or ()),
+        created=sys.intern(meta.get("creationTimestamp", "")),
+        finalizers=tuple(map(sys.intern, meta.get("finalizers") or ())),
         deleting="deletionTimestamp" in meta,
         asked=None if allocation is not None else requests.claim(data),
         pieces=bookings.pieces(results),
-        pinned=nodes.terms(selector) if selector else None,
+        pinned=_alike(nodes.terms(selector)) if selector else None,
         allocated=allocation is not None,
     )
+
+
+@functools.lru_cache(maxsize=8192)
+def _alike(terms: tuple[nodes.Term, ...]) -> tuple[nodes.Term, ...]:
+    """One for all claims of a node."""
+    return terms
 
 
 def slice_(data: JSON) -> Slice:

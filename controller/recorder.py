@@ -42,6 +42,7 @@ class Recorder:
         self._watch = watch
         self._series = series
         self._clock = clock
+        self._agreed: gpus.Agreed = {}
 
     async def run(self) -> None:
         """Works until it is cancelled."""
@@ -59,7 +60,8 @@ class Recorder:
             return True
         at = resource.timestamp(self._clock())
         writes = await asyncio.to_thread(
-            lambda found: list(itertools.islice(gpus.turn(now.seen, now.view, found, at), _MOST)), now.gpus
+            lambda found: list(itertools.islice(gpus.turn(now.seen, now.view, found, at, self._agreed), _MOST)),
+            now.gpus,
         )
         done = True
         for start in range(0, len(writes), _AT_ONCE):

@@ -4,6 +4,7 @@ The functions at the top turn one object's JSON into a value and are what the wa
 one moment together. Nothing is refused here: an object that cannot be read carries the reason along.
 """
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ class Slice:
 
     pool: str
     generation: int
-    cards: Mapping[Card, int]
+    cards: tuple[tuple[Card, int], ...]
     seen: objects.Slice | None
 
 
@@ -129,7 +130,7 @@ def slice_(data: JSON) -> Slice:
     return Slice(
         pool=spec["pool"]["name"],
         generation=spec["pool"].get("generation", 0),
-        cards=Counter(_card(device, spec["driver"]) for device in spec.get("devices") or ()),
+        cards=_counted(tuple(_card(device, spec["driver"]) for device in spec.get("devices") or ())),
         seen=reader.slice_(data),
     )
 
@@ -161,8 +162,15 @@ def _current(slices: tuple[Slice, ...]) -> Mapping[Card, int]:
     cards: Counter[Card] = Counter()
     for item in slices:
         if item.generation == newest[item.pool]:
-            cards.update(item.cards)
+            for card, count in item.cards:
+                cards[card] += count
     return cards
+
+
+@functools.lru_cache(maxsize=1024)
+def _counted(cards: tuple[Card, ...]) -> tuple[tuple[Card, int], ...]:
+    """Most nodes of a cluster are alike: they have this in common."""
+    return tuple(Counter(cards).items())
 
 
 def _card(device: JSON, driver: str) -> Card:

@@ -11,6 +11,7 @@ once, or answers 410 for ever, is asked ever more slowly; memory holds one page 
 import asyncio
 import contextlib
 import random
+import sys
 import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -195,4 +196,4 @@ def _identity(data: dict[str, Any]) -> tuple[str, int]:
     """Key and version. Versions of one kind can be compared: they are numbers that grow (KEP-5504)."""
     meta = data["metadata"]
     namespace, name = meta.get("namespace", ""), meta.get("name", "")
-    return (f"{namespace}/{name}" if namespace else name), int(meta.get("resourceVersion") or 0)
+    return sys.intern(f"{namespace}/{name}" if namespace else name), int(meta.get("resourceVersion") or 0)

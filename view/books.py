@@ -50,7 +50,7 @@ class Book:
 
     def __init__(self, keys: Callable[[picture.Holder], Iterable[str]]) -> None:
         self._keys = keys
-        self._given: dict[tuple[str, str], list[tuple[str, picture.Holder]]] = {}
+        self._given: dict[tuple[str, str], tuple[tuple[str, picture.Holder], ...]] = {}
         """What was put in for a card: a holder's key may be another one by now."""
         self._cards: defaultdict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
         self._claims: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -62,10 +62,9 @@ class Book:
         for card in cards:
             place = (card.pool, card.name)
             if sign < 0:
-                given = self._given.pop(place, [])
-            else:
-                given = [(key, holder) for holder in card.holders for key in self._keys(holder)]
-                self._given[place] = self._given.get(place, []) + given
+                given = self._given.pop(place, ())
+            elif given := tuple((key, holder) for holder in card.holders for key in self._keys(holder)):
+                self._given[place] = self._given.get(place, ()) + given
             for key, holder in given:
                 self._count(key, place, holder, sign)
 

@@ -8,6 +8,7 @@ consumed capacity holds the whole card; claims with admin access hold nothing.
 """
 
 import dataclasses
+import functools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -75,9 +76,15 @@ def build(
     )
 
 
-def amounts(result: objects.Result, capacity: Mapping[str, int]) -> dict[str, int]:
+def amounts(result: objects.Result, capacity: Mapping[str, int]) -> Mapping[str, int]:
     """What a result takes of its card: all of it where nothing else is said."""
-    return dict(result.consumed) or dict(capacity)
+    return sizes(result.consumed) if result.consumed else capacity
+
+
+@functools.lru_cache(maxsize=8192)
+def sizes(of: tuple[tuple[str, int], ...]) -> Mapping[str, int]:
+    """One for all cards and holders that are alike: most of a cluster's are."""
+    return dict(of)
 
 
 def class_of(claim: objects.Claim, request: str) -> str:
@@ -151,10 +158,10 @@ def _card(
     uses: Uses,
     unknown: str,
 ) -> picture.Card:
-    capacity = dict(device.capacity)
+    capacity = sizes(device.capacity)
     at = sorted(results, key=lambda pair: (pair[0].since or pair[0].created, pair[0].namespace, pair[0].name))
     holders = tuple(_holder(claim, result, capacity, uses) for claim, result in at if not result.admin)
-    free: dict[str, int] | None = _free(device, capacity, holders)
+    free: Mapping[str, int] | None = _free(device, capacity, holders)
     state, reason = _state(device, pool, holders, free or {})
     if unknown and state is not picture.State.HELD:
         state, reason, free = picture.State.UNKNOWN, unknown, None
@@ -197,14 +204,16 @@ def _pods(claim: objects.Claim, request: str, uses: Uses) -> Iterator[picture.Po
         yield picture.PodUse(name=name, uid=uid, containers=inside)
 
 
-def _free(device: objects.Device, capacity: Mapping[str, int], holders: tuple[picture.Holder, ...]) -> dict[str, int]:
+def _free(
+    device: objects.Device, capacity: Mapping[str, int], holders: tuple[picture.Holder, ...]
+) -> Mapping[str, int]:
     if holders and not device.shared:
-        return dict.fromkeys(capacity, 0)
+        return sizes(tuple((name, 0) for name in capacity))
     taken: defaultdict[str, int] = defaultdict(int)
     for holder in holders:
         for name, amount in holder.amounts.items():
             taken[name] += amount
-    return {name: max(0, total - taken[name]) for name, total in capacity.items()}
+    return sizes(tuple((name, max(0, total - taken[name])) for name, total in capacity.items()))
 
 
 def _state(

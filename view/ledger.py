@@ -11,7 +11,6 @@ all is made anew.
 import bisect
 import itertools
 import operator
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from operator import attrgetter
@@ -24,6 +23,7 @@ K = TypeVar("K", bound=Hashable)
 M = TypeVar("M", bound=Hashable)
 V = TypeVar("V")
 _COMPARED = ("device_classes",)
+_FEW = 16
 
 
 class Kept(Generic[K, V]):
@@ -55,27 +55,44 @@ class Kept(Generic[K, V]):
 
 
 class Index(Generic[K, M]):
-    """Key -> the members that name it."""
+    """Key -> the members that name it.
+
+    Most keys have one member and most members one key: tuples, a quarter of the size of sets, until there are many.
+    """
 
     def __init__(self) -> None:
-        self._members: defaultdict[K, set[M]] = defaultdict(set)
-        self._keys: dict[M, frozenset[K]] = {}
+        self._members: dict[K, tuple[M, ...] | set[M]] = {}
+        self._keys: dict[M, tuple[K, ...]] = {}
 
-    def put(self, member: M, keys: Iterable[K]) -> frozenset[K]:
+    def put(self, member: M, keys: Iterable[K]) -> set[K]:
         """Gives the keys that it names or named."""
-        now, before = frozenset(keys), self._keys.pop(member, frozenset())
+        now, before = set(keys), set(self._keys.pop(member, ()))
         for key in before - now:
-            self._members[key].discard(member)
-            if not self._members[key]:
-                del self._members[key]
+            self._leave(key, member)
         for key in now - before:
-            self._members[key].add(member)
+            self._enter(key, member)
         if now:
-            self._keys[member] = now
+            self._keys[member] = tuple(now)
         return now | before
 
     def of(self, *keys: K) -> set[M]:
         return set().union(*(self._members[key] for key in keys if key in self._members))
+
+    def _enter(self, key: K, member: M) -> None:
+        others = self._members.get(key, ())
+        if isinstance(others, set):
+            others.add(member)
+        else:
+            self._members[key] = (*others, member) if len(others) < _FEW else {*others, member}
+
+    def _leave(self, key: K, member: M) -> None:
+        others = self._members[key]
+        if isinstance(others, set):
+            others.discard(member)
+        else:
+            others = self._members[key] = tuple(one for one in others if one != member)
+        if not others:
+            del self._members[key]
 
 
 class Ledger:

@@ -7,7 +7,7 @@ from typing import Any
 from api import elasticgpu
 from controller import gpus
 from tests.view.objects import JSON, a_card, a_claim, a_pod, a_result, a_slice, name_of, seen
-from view import join, objects
+from view import join, objects, picture
 
 AT, LATER = "2026-02-02T00:00:00Z", "2026-03-03T00:00:00Z"
 SHARE: dict[str, Any] = {"consumedCapacity": {"memory": "10Gi", "cores": "5", "shares": "1"}}
@@ -49,6 +49,32 @@ def test_each_card_gets_an_object_of_its_name_with_its_holders() -> None:
 def test_nothing_is_written_where_nothing_changed() -> None:
     given = (a_slice(a_card(1), a_card(2)), a_claim("c", a_result(1)))
     assert turn(*given, found=stored(turn(*given)), at=LATER) == {}
+
+
+def test_a_card_that_agreed_with_its_object_is_not_compared_again_until_one_of_them_changes() -> None:
+    cluster = seen(a_slice(a_card(1), a_card(2)))
+    view, agreed = join.View(cluster), dict[gpus.GPU, picture.Card]()
+    found = stored({write.of: write for write in gpus.turn(cluster, view, {}, AT)})
+    assert list(gpus.turn(cluster, view, found, AT, agreed)) == []
+    assert set(agreed) == set(found.values())
+    unread = dict(zip(agreed, view.cards, strict=True))  # believed without a look: their status cannot be read
+    blind = {name: dataclasses.replace(shown, told=b"") for name, shown in found.items()}
+    believed = {blind[shown.name]: card for shown, card in unread.items()}
+    assert list(gpus.turn(cluster, view, blind, AT, believed)) == []
+    edited = blind | {name_of(1): dataclasses.replace(blind[name_of(1)])}
+    assert [write.of for write in gpus.turn(cluster, view, edited, AT, believed)] == [name_of(1)]
+    after = seen(a_slice(a_card(1), a_card(2)), a_claim("c", a_result(2)))
+    assert [write.of for write in gpus.turn(after, join.View(after), found, AT, agreed)] == [name_of(2)]
+
+
+def test_objects_that_are_no_more_are_not_remembered() -> None:
+    cluster = seen(a_slice(a_card(1)))
+    view, agreed = join.View(cluster), dict[gpus.GPU, picture.Card]()
+    found = stored({write.of: write for write in gpus.turn(cluster, view, {}, AT)})
+    for _ in range(3):
+        again = {name: dataclasses.replace(shown) for name, shown in found.items()}
+        assert list(gpus.turn(cluster, view, again, AT, agreed)) == []
+    assert set(agreed) == set(again.values())
 
 
 def test_one_claim_writes_one_object() -> None:

@@ -22,7 +22,7 @@ def _cards(**wanted: Any) -> v1alpha1.Cards:
 
 
 def _seen(*cards: dict[str, Any]) -> Mapping[snapshot.Card, int]:
-    return snapshot.slice_(objects.a_slice(*(objects.a_device("gpu-1", **card) for card in cards))).cards
+    return dict(snapshot.slice_(objects.a_slice(*(objects.a_device("gpu-1", **card) for card in cards))).cards)
 
 
 def _among(type_: str = "gpu") -> Mapping[snapshot.Card, int]:
@@ -148,4 +148,4 @@ def test_cards_that_differ_in_nothing_but_uuid_and_address_are_one_kind() -> Non
             "uuid": {"string": f"GPU-{number}"},
             "resource.kubernetes.io/pciBusID": {"string": f"0000:{number}:00.0"},
         }
-    assert list(snapshot.slice_(objects.a_slice(*devices)).cards.values()) == [2]
+    assert [count for _, count in snapshot.slice_(objects.a_slice(*devices)).cards] == [2]

@@ -20,7 +20,7 @@ from tests.view.objects import (
     seen,
     view,
 )
-from view import join, objects, picture, reader
+from view import cards, join, objects, picture, reader
 
 State = picture.State
 
@@ -219,3 +219,15 @@ def test_a_taint_put_on_by_a_rule_counts_like_the_drivers_own(selector: JSON, bl
     found = view(a_slice(a_card(1), a_card(2)), a_slice(a_card(3), node="node2"), a_rule(**selector))
     assert [card.name for card in found.cards if card.state is State.BLOCKED] == [name_of(number) for number in blocked]
     assert len([one for one in found.problems if one.kind == "CardTainted"]) == len(blocked)
+
+
+def test_what_many_objects_name_is_kept_once() -> None:
+    """A cluster of thousands of nodes is watched in a few hundred MiB by that."""
+    cluster = seen(a_slice(a_card(1), a_card(2)), a_claim("one", a_result(1)), a_claim("two", a_result(2)))
+    (sliced,), (one, two) = cluster.slices.items, cluster.claims.items
+    assert one.results[0].pool is two.results[0].pool is sliced.pool
+    assert one.results[0].device is sliced.devices[0].name
+    assert sliced.devices[0].capacity is sliced.devices[1].capacity
+    first, second = cards.build(cards.pools(cluster.slices.items), cluster.claims, cluster.pods)
+    assert first.capacity is second.capacity
+    assert first.free is second.free

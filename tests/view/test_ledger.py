@@ -239,3 +239,24 @@ def test_what_an_event_does_not_touch_is_the_very_same_object() -> None:
     assert first.cards[1] is second.cards[1]
     assert first.nodes[1] is second.nodes[1]
     assert first.cards[0] is not second.cards[0]
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.frozensets(st.integers(0, 3))), max_size=120))
+@settings(deadline=None)
+def test_an_index_knows_who_names_what_also_when_many_do(puts: list[tuple[int, frozenset[int]]]) -> None:
+    index, named = ledger.Index[int, int](), dict[int, frozenset[int]]()
+    for member, keys in puts:
+        assert index.put(member, keys) == keys | named.get(member, frozenset())
+        named[member] = keys
+        for key in range(4):
+            assert index.of(key) == {one for one, its in named.items() if key in its}
+
+
+def test_thousands_that_name_one_thing_come_and_go_as_fast_as_few() -> None:
+    """By the number of steps, not by the clock: a set takes over where a tuple would be copied each time."""
+    index = ledger.Index[str, int]()
+    for member in range(100):
+        index.put(member, ("shared",))
+    members = index._members["shared"]
+    index.put(100, ("shared",))
+    assert index._members["shared"] is members
