@@ -33,6 +33,9 @@ generate: venv   ## protos and CRDs from their sources
 bench: venv      ## speed and memory against the Go reference; OPENB=DIRECTORY: also the public trace
 	@$(VENV)/bin/python -m hack.bench --cluster $(if $(OPENB),--openb $(OPENB))
 
+scale: venv      ## the controller beside a cluster of 5,000 nodes
+	@$(VENV)/bin/python -m hack.scale
+
 install-tools:   ## Debian packages that the real cluster needs (root)
 	@$(PYTHON) -m hack.cluster requirements --install
 
@@ -42,4 +45,4 @@ ready:           # before anything is made: one line that says what is missing
 venv:
 	@$(PYTHON) hack/environment.py $(VENV)
 
-.PHONY: help demo demo-down test test-nightly test-skew check fix generate bench install-tools ready venv
+.PHONY: help demo demo-down test test-nightly test-skew check fix generate bench scale install-tools ready venv

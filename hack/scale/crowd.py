@@ -1,0 +1,106 @@
+"""Pods that come at once, each with a claim of a quarter of a card, and how fast they are allocated and bound."""
+
+import concurrent.futures
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from api import names
+from hack.measure import apiserver
+from hack.scale import load, objects
+from kube import slices
+
+_CALLERS = 4
+
+
+@dataclass(slots=True, kw_only=True)
+class Wave:
+    """When, by the monotonic clock, each was seen allocated and bound."""
+
+    began: float
+    allocations: dict[str, float] = field(default_factory=dict)
+    bindings: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def allocated(self) -> int:
+        return len(self.allocations)
+
+    @property
+    def bound(self) -> int:
+        return len(self.bindings)
+
+    @property
+    def allocated_rate(self) -> float:
+        return self._rate(self.allocations)
+
+    @property
+    def bound_rate(self) -> float:
+        return self._rate(self.bindings)
+
+    def _rate(self, seen: dict[str, float]) -> float:
+        return len(seen) / (max(seen.values()) - self.began) if seen else 0.0
+
+
+def wave(client: apiserver.Client, name: str, class_: str, pods: int, *, limit_s: float) -> Wave:
+    """Makes the claims and the pods, and watches until all are bound or the time is over."""
+    found = Wave(began=time.monotonic())
+    version = {path: client.request("GET", f"{path}?limit=1")["metadata"]["resourceVersion"] for path in _WATCHED}
+    watches = [
+        threading.Thread(target=_watch, args=(client, path, version[path], name, pods, limit_s, found), daemon=True)
+        for path in _WATCHED
+    ]
+    for each in watches:
+        each.start()
+    found.began = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(_CALLERS) as callers:
+        list(callers.map(lambda number: _ask(client, name, f"{name}-{number:05}", class_), range(pods)))
+    for each in watches:
+        each.join()
+    return found
+
+
+def give_all(client: apiserver.Client, nodes: int) -> None:
+    """All nodes' cards to the controller, as their drivers do when the label comes."""
+    with concurrent.futures.ThreadPoolExecutor(_CALLERS) as callers:
+        list(callers.map(lambda number: _give(client, number), range(nodes)))
+
+
+def _give(client: apiserver.Client, number: int) -> None:
+    labels = {"metadata": {"labels": {names.ALLOCATED_BY_LABEL: "controller"}}}
+    node = client.request("PATCH", f"{load.NODES}/{objects.node_name(number)}", labels, content=load.MERGE)
+    uid = node["metadata"]["uid"]
+    name = objects.slices_of(number, uid, given=False)[0]["metadata"]["name"]
+    present = slices.seen(client.request("GET", f"{load.SLICES}/{name}"))
+    for body in objects.slices_of(number, uid, given=True, present=(present,)):
+        client.request("PUT", f"{load.SLICES}/{name}", body)
+
+
+def _ask(client: apiserver.Client, of: str, name: str, class_: str) -> None:
+    labels = {"wave": of}
+    client.request("POST", load.CLAIMS, objects.claim(name, class_, labels=labels))
+    client.request("POST", load.PODS, objects.pod(name, claim_name=name, labels=labels))
+
+
+def _watch(
+    client: apiserver.Client, path: str, version: str, name: str, pods: int, limit_s: float, found: Wave
+) -> None:
+    reached, seen = (_bound, found.bindings) if path == load.PODS else (_allocated, found.allocations)
+    query = f"watch=true&resourceVersion={version}&labelSelector=wave%3D{name}&timeoutSeconds={limit_s:.0f}"
+    for event in client.lines(f"{path}?{query}", limit_s + 60):
+        one = event["object"]
+        if reached(one):
+            seen.setdefault(one["metadata"]["name"], time.monotonic())
+        if len(seen) == pods:
+            return
+
+
+def _bound(pod: dict[str, Any]) -> bool:
+    return bool(pod.get("spec", {}).get("nodeName"))
+
+
+def _allocated(claim: dict[str, Any]) -> bool:
+    return bool(claim.get("status", {}).get("allocation"))
+
+
+_WATCHED: tuple[str, ...] = (load.PODS, load.CLAIMS)
