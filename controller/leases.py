@@ -7,7 +7,7 @@
 
 Level-based: each turn decides from what is there, so a crash between any two actions is only a repeat, and two
 controllers that decide the same do the same (keys, preconditions). What must stay true: nothing is attached without an
-intent; no intent is forgotten before the pool has said that its key is over; nothing needs the node or the claim to be
+intent; of what a node has written nothing counts before a pod on it was seen to have the claim; no intent is forgotten before the pool has said that its key is over; nothing needs the node or the claim to be
 there to be given back.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from api import errors, lease, names, resource
 from api import remote as kinds
-from controller import remote
+from controller import remote, telling
 from kube import status
 
 MARGIN_S = 60
@@ -26,28 +26,8 @@ BACK_OFF_S = 60
 """So long a card that could not be attached is left alone."""
 GRACE_S = 30.0
 """So old a lease without an intent must be: the one who attached it may not have been seen yet."""
-_ATTACHED = (names.ATTACHED, True, "Attached", "")
 _ANSWERED = {names.ATTACHED, names.ATTACH_FAILED}
 _HOLDING = (kinds.Phase.ATTACHING, kinds.Phase.ATTACHED, kinds.Phase.LOST)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """What is known of one pool. `leases` by key, None until it was listed; `over`: keys that it has ended at our word;
-    `refused`: what it will never attach, with its words; `meant`: keys of all pools' intents, as two may be one pool.
-    """
-
-    pool: str
-    cluster_uid: str
-    claims: tuple[remote.Claim, ...]
-    intents: tuple[remote.Intent, ...]
-    meant: frozenset[str]
-    leases: Mapping[str, remote.Lease] | None
-    nodes: Mapping[str, remote.Node]
-    refused: Mapping[str, str]
-    over: frozenset[str]
-    binding_s: float
-    now: datetime.datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +76,15 @@ class Forget:
     intent: remote.Intent
 
 
-Action = Intend | Attach | Move | Tell | Detach | Forget
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verify:
+    """Find out whether a pod on its node has the claim of an intent that a node has written."""
+
+    intent: remote.Intent
+    claim: resource.Claim
+
+
+Action = Intend | Attach | Move | Tell | Detach | Forget | Verify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,11 +97,11 @@ class _Hold:
     key: str
 
 
-def turn(scene: Scene) -> tuple[Action, ...]:
+def turn(scene: remote.Scene) -> tuple[Action, ...]:
     """What to do now; all of it may be done side by side."""
     holds = {hold.key: hold for claim in scene.claims for hold in _holds(claim, scene)}
     by_node = {
-        (claim.claim.uid, remote.place(result))
+        (claim.claim.uid, remote.place(result)): claim.claim
         for claim in scene.claims
         for result in claim.results(scene.pool)
         if not result.conditions
@@ -125,14 +113,19 @@ def turn(scene: Scene) -> tuple[Action, ...]:
     for intent in scene.intents:
         if why := _stale(intent, holds, by_node, scene):
             actions += _backward(intent, why, scene)
+        elif _by_node(intent) and intent.spec.key not in scene.borne:  # until then it says nothing
+            place = resource.ClaimUID(intent.spec.claim.uid), intent.place
+            actions.append(Verify(intent=intent, claim=by_node[place]))
         elif intent.status.phase is kinds.Phase.ATTACHED and intent.spec.key not in holds:  # the node's own
             actions += _watched(intent, scene)
     actions += _strays(holds, scene)
-    actions += (tell for claim in scene.claims if (tell := _told(claim, intents, scene)) is not None)
+    for claim in scene.claims:
+        if entries := telling.entries(claim, intents, scene):
+            actions.append(Tell(claim=claim, entries=entries))
     return tuple(actions)
 
 
-def renewable(scene: Scene) -> tuple[remote.Lease, ...]:
+def renewable(scene: remote.Scene) -> tuple[remote.Lease, ...]:
     """The leases that the controller keeps alive: their node is well, whatever its driver does at the moment."""
     leases = scene.leases or {}
     return tuple(
@@ -140,36 +133,39 @@ def renewable(scene: Scene) -> tuple[remote.Lease, ...]:
         for intent in scene.intents
         if intent.status.phase in (kinds.Phase.ATTACHING, kinds.Phase.ATTACHED)
         and intent.spec.key in leases
+        and not (_by_node(intent) and scene.borne.get(intent.spec.key, "unknown"))
         and (node := scene.nodes.get(intent.spec.node.name)) is not None
         and node.ready
         and node.uid == intent.spec.node.uid
     )
 
 
-def _holds(claim: remote.Claim, scene: Scene) -> Iterator[_Hold]:
+def tainting(scene: remote.Scene) -> tuple[remote.Intent, ...]:
+    """The intents by which cards are tainted. A node may write that it gives back what it never had: such a card is free."""
+    return tuple(
+        intent
+        for intent in scene.intents
+        if not (_by_node(intent) and intent.status.phase is kinds.Phase.RELEASING)
+        or scene.leases is None
+        or intent.spec.key in scene.leases
+    )
+
+
+def _by_node(intent: remote.Intent) -> bool:
+    return intent.spec.attached_by is kinds.AttachedBy.NODE
+
+
+def _holds(claim: remote.Claim, scene: remote.Scene) -> Iterator[_Hold]:
     """Only what was allocated with conditions, and for a node that is there; the rest is the node driver's."""
     node = scene.nodes.get(claim.claim.node)
     if node is None or node.gone:
         return
     for result in claim.results(scene.pool):
         if names.ATTACHED in result.conditions:
-            yield _Hold(claim=claim, result=result, node=node, key=_key(claim.claim, result, node, scene))
+            yield _Hold(claim=claim, result=result, node=node, key=scene.key(claim.claim, result, node))
 
 
-def _key(claim: resource.Claim, result: resource.Result, node: remote.Node, scene: Scene) -> str:
-    return lease.key(
-        cluster_uid=scene.cluster_uid,
-        claim_uid=claim.uid,
-        driver=result.driver,
-        pool=result.pool,
-        device=result.device,
-        share_id=result.share_id,
-        node_uid=node.uid,
-        epoch=claim.allocated_at,
-    )
-
-
-def _forward(hold: _Hold, intent: remote.Intent | None, scene: Scene) -> Iterator[Action]:
+def _forward(hold: _Hold, intent: remote.Intent | None, scene: remote.Scene) -> Iterator[Action]:
     told = hold.claim.told.get(remote.place(hold.result))
     if intent is None:
         waits = hold.claim.claim.reserved_for and not (told and told.conditions.keys() & _ANSWERED)
@@ -185,12 +181,12 @@ def _forward(hold: _Hold, intent: remote.Intent | None, scene: Scene) -> Iterato
         yield from _detached(intent, scene)
 
 
-def _live(key: str, scene: Scene) -> bool:
+def _live(key: str, scene: remote.Scene) -> bool:
     held = (scene.leases or {}).get(key)
     return held is not None and held.state in (lease.State.ATTACHING, lease.State.ATTACHED)
 
 
-def _watched(intent: remote.Intent, scene: Scene) -> Iterator[Action]:
+def _watched(intent: remote.Intent, scene: remote.Scene) -> Iterator[Action]:
     """A session cannot be made again: what is lost stays lost, and the pod is told."""
     held = (scene.leases or {}).get(intent.spec.key)
     if scene.leases is not None and (held is None or held.state is not lease.State.ATTACHED):
@@ -198,7 +194,7 @@ def _watched(intent: remote.Intent, scene: Scene) -> Iterator[Action]:
         yield _move(intent, kinds.Phase.LOST, why, scene)
 
 
-def _attaching(hold: _Hold, intent: remote.Intent, held: remote.Lease | None, scene: Scene) -> Iterator[Action]:
+def _attaching(hold: _Hold, intent: remote.Intent, held: remote.Lease | None, scene: remote.Scene) -> Iterator[Action]:
     left_s = _left_s(intent, hold.claim.claim, scene)
     if held is not None and held.state is lease.State.ATTACHED:
         yield _move(intent, kinds.Phase.ATTACHED, "", scene, held)
@@ -213,7 +209,7 @@ def _attaching(hold: _Hold, intent: remote.Intent, held: remote.Lease | None, sc
         yield Attach(intent=intent, within_s=left_s)
 
 
-def _left_s(intent: remote.Intent, claim: resource.Claim, scene: Scene) -> float:
+def _left_s(intent: remote.Intent, claim: resource.Claim, scene: remote.Scene) -> float:
     """Until we give up. Only differences of one clock count, for ours may be an hour off: from the allocation to the
     intent by those of the cluster, from then on by our own.
     """
@@ -227,8 +223,8 @@ def _left_s(intent: remote.Intent, claim: resource.Claim, scene: Scene) -> float
 def _stale(
     intent: remote.Intent,
     holds: Mapping[str, _Hold],
-    by_node: set[tuple[resource.ClaimUID, remote.Place]],
-    scene: Scene,
+    by_node: Mapping[tuple[resource.ClaimUID, remote.Place], resource.Claim],
+    scene: remote.Scene,
 ) -> str:
     """Why nobody needs it any more; empty where somebody does."""
     node = scene.nodes.get(intent.spec.node.name)
@@ -240,13 +236,13 @@ def _stale(
         return f"node {intent.spec.node.name} is gone"
     if node.gone:
         return f"node {intent.spec.node.name} is out of service"
-    if intent.spec.attached_by is kinds.AttachedBy.NODE:
+    if _by_node(intent):
         place = resource.ClaimUID(intent.spec.claim.uid), intent.place
-        return "" if place in by_node else "its claim holds the card no more"
+        return scene.borne.get(intent.spec.key, "") if place in by_node else "its claim holds the card no more"
     return "" if intent.spec.key in holds else "its claim is gone, or was allocated anew"
 
 
-def _backward(intent: remote.Intent, why: str, scene: Scene) -> Iterator[Action]:
+def _backward(intent: remote.Intent, why: str, scene: remote.Scene) -> Iterator[Action]:
     if intent.status.phase in _HOLDING:
         yield _move(intent, kinds.Phase.RELEASING, why, scene)
         return
@@ -256,7 +252,7 @@ def _backward(intent: remote.Intent, why: str, scene: Scene) -> Iterator[Action]
         yield Forget(intent=intent)
 
 
-def _detached(intent: remote.Intent, scene: Scene) -> Iterator[Action]:
+def _detached(intent: remote.Intent, scene: remote.Scene) -> Iterator[Action]:
     """Asked even where no lease is listed: an Attach that is still under way must not begin any more."""
     key = intent.spec.key
     if scene.leases is None or _over(key, scene):
@@ -268,12 +264,12 @@ def _detached(intent: remote.Intent, scene: Scene) -> Iterator[Action]:
         yield Detach(key=key, lease_id=held.id, token=held.token, reason=intent.status.reason)
 
 
-def _over(key: str, scene: Scene) -> bool:
+def _over(key: str, scene: remote.Scene) -> bool:
     held = (scene.leases or {}).get(key)
     return key in scene.over or (held is not None and held.state.ended)
 
 
-def _strays(holds: Mapping[str, _Hold], scene: Scene) -> Iterator[Action]:
+def _strays(holds: Mapping[str, _Hold], scene: remote.Scene) -> Iterator[Action]:
     """Leases that nobody means. One that is in a claim's way goes at once."""
     wanted = {hold.result.device for hold in holds.values()}
     for key, held in (scene.leases or {}).items():
@@ -283,83 +279,7 @@ def _strays(holds: Mapping[str, _Hold], scene: Scene) -> Iterator[Action]:
             yield Detach(key=key, lease_id=held.id, token=held.token, reason="no claim of this cluster holds it")
 
 
-def _told(claim: remote.Claim, intents: Mapping[str, remote.Intent], scene: Scene) -> Tell | None:
-    """The entries of the claim in this pool, if one of them says something new."""
-    entries, news = [], False
-    node = scene.nodes.get(claim.claim.node)
-    for result in claim.results(scene.pool):
-        if names.ATTACHED not in result.conditions:
-            continue
-        told = claim.told.get(remote.place(result))
-        attached = told is not None and told.conditions.get(names.ATTACHED, False)
-        if node is None or node.gone:
-            gone = (names.ATTACH_FAILED, True, "NodeGone", f"node {claim.claim.node} is gone")
-            words = _Words() if attached else _Words(conditions=(gone,))
-        else:
-            key = _key(claim.claim, result, node, scene)
-            words = _words(intents.get(key), key, scene, attached=attached)
-        if not words.conditions:
-            continue
-        entries.append(_entry(result, words, told, scene))
-        news = news or told is None or _differs(told, words)
-    return Tell(claim=claim, entries=tuple(entries)) if news else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Words:
-    """Conditions as (type, status, reason, message), and the data of one device."""
-
-    conditions: tuple[tuple[str, bool, str, str], ...] = ()
-    data: remote.JSON | None = None
-    lease_id: str = ""
-
-
-def _words(intent: remote.Intent | None, key: str, scene: Scene, *, attached: bool) -> _Words:
-    """An old failure never stands beside a success: kube-scheduler looks at failures first."""
-    held = (scene.leases or {}).get(key)
-    if intent is None:
-        if not attached or scene.leases is None or held is not None:
-            return _Words()
-        return _Words(conditions=(_ATTACHED, (names.HEALTHY, False, "Lost", "its lease was given back")))
-    match intent.status.phase:
-        case kinds.Phase.FAILED:
-            return _Words(conditions=((names.ATTACH_FAILED, True, "NotAttached", intent.status.reason),))
-        case kinds.Phase.LOST:
-            return _Words(conditions=(_ATTACHED, (names.HEALTHY, False, "Lost", intent.status.reason)))
-        case kinds.Phase.ATTACHING | kinds.Phase.ATTACHED if held and held.state is lease.State.ATTACHED:
-            conditions = (_ATTACHED, (names.HEALTHY, True, "Attached", ""))
-            return _Words(conditions=conditions, data=held.data, lease_id=held.id)
-        case _:
-            return _Words()
-
-
-def _differs(told: remote.Told, words: _Words) -> bool:
-    said = {type_: truth for type_, truth, _, _ in words.conditions}
-    return said != told.conditions or (words.data is not None and words.lease_id != told.lease_id)
-
-
-def _entry(result: resource.Result, words: _Words, told: remote.Told | None, scene: Scene) -> status.DeviceStatus:
-    now = resource.timestamp(scene.now)
-
-    def since(type_: str, *, truth: bool) -> str:
-        kept = told is not None and told.conditions.get(type_) is truth
-        return (told.since.get(type_) if told is not None and kept else "") or now
-
-    return status.DeviceStatus(
-        pool=result.pool,
-        device=result.device,
-        share_id=result.share_id,
-        data=words.data,
-        conditions=tuple(
-            status.Condition(
-                type=type_, status=truth, reason=reason, message=message[:1024], since=since(type_, truth=truth)
-            )
-            for type_, truth, reason, message in words.conditions
-        ),
-    )
-
-
-def _intended(hold: _Hold, scene: Scene) -> kinds.RemoteLease:
+def _intended(hold: _Hold, scene: remote.Scene) -> kinds.RemoteLease:
     claim, result = hold.claim.claim, hold.result
     return kinds.RemoteLease(
         spec=kinds.LeaseSpec(
@@ -385,7 +305,9 @@ def _protocol(claim: resource.Claim) -> str:
         return ""
 
 
-def _move(intent: remote.Intent, phase: kinds.Phase, why: str, scene: Scene, held: remote.Lease | None = None) -> Move:
+def _move(
+    intent: remote.Intent, phase: kinds.Phase, why: str, scene: remote.Scene, held: remote.Lease | None = None
+) -> Move:
     now = kinds.LeaseStatus(
         phase=phase,
         since=resource.timestamp(scene.now),
@@ -396,5 +318,5 @@ def _move(intent: remote.Intent, phase: kinds.Phase, why: str, scene: Scene, hel
     return Move(intent=intent, status=now)
 
 
-def _age_s(intent: remote.Intent, scene: Scene) -> float:
+def _age_s(intent: remote.Intent, scene: remote.Scene) -> float:
     return (scene.now - datetime.datetime.fromisoformat(intent.status.since)).total_seconds()

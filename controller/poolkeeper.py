@@ -60,6 +60,7 @@ class PoolKeeper:
         self._refused: dict[str, str] = {}
         self._asked: set[str] = set()
         self._over: set[str] = set()
+        self._borne: dict[str, str] = {}
         self._flying: dict[str, asyncio.Task[None]] = {}
         self._rests: dict[str, tuple[float, float]] = {}
         self._listings = 0
@@ -163,22 +164,21 @@ class PoolKeeper:
 
     # What to do about it.
 
-    def _scene(self) -> leases.Scene | None:
+    def _scene(self) -> remote.Scene | None:
         if self._deposed:
             return None
         picture = self._watch.picture
-        return leases.Scene(
+        return remote.Scene(
             pool=self._name,
             cluster_uid=self._cluster_uid,
             claims=picture.claims.get(self._name, ()),
-            intents=tuple(
-                intent for intent in picture.intents.get(self._name, ()) if intent.genuine(self._cluster_uid)
-            ),
+            intents=picture.intents.get(self._name, ()),
             meant=picture.meant,
             leases=self._leases,
             nodes=self._watch.nodes.objects,
             refused=self._refused,
             over=frozenset(self._over),
+            borne=self._borne,
             binding_s=self._binding_s,
             now=self._clock(),
         )
@@ -195,12 +195,13 @@ class PoolKeeper:
                 self._flying[key] = group.create_task(self._perform(key, action), name=f"{self._name} {key}")
         self._offer(scene)
 
-    def _prune(self, scene: leases.Scene) -> None:
+    def _prune(self, scene: remote.Scene) -> None:
         """What is remembered of keys goes with their intents."""
         known = {intent.spec.key for intent in scene.intents}
         self._over &= known
         self._asked &= known
         self._refused = {key: words for key, words in self._refused.items() if key in known}
+        self._borne = {key: words for key, words in self._borne.items() if key in known}
         self._leases = self._leases and {
             key: held for key, held in self._leases.items() if key in known or not held.state.ended
         }
@@ -261,20 +262,33 @@ class PoolKeeper:
             case leases.Tell():
                 await self._tell(action)
             case leases.Detach():
-                self._asked.add(action.key)
-                held = await self._pool.detach(
-                    key=action.key, lease_id=action.lease_id, token=action.token, reason=action.reason
-                )
-                if held.state.ended:
-                    self._over.add(action.key)
-                    if self._leases is not None:
-                        self._leases.pop(action.key, None)
-                elif held.key:
-                    self._take(held)
+                await self._detach(action)
+            case leases.Verify(intent=intent, claim=claim):
+                self._borne[intent.spec.key] = await self._unbelievable(intent, claim)
             case leases.Forget(intent=intent):
                 await self._patch(intent, {"metadata": {"finalizers": None}})
                 await self._api.delete(f"{remote.LEASES}/{intent.name}", uid=intent.uid)
                 self._watch.intents.discard(intent.name)
+
+    async def _detach(self, action: leases.Detach) -> None:
+        self._asked.add(action.key)
+        held = await self._pool.detach(
+            key=action.key, lease_id=action.lease_id, token=action.token, reason=action.reason
+        )
+        if held.state.ended:
+            self._over.add(action.key)
+            if self._leases is not None:
+                self._leases.pop(action.key, None)
+        elif held.key:
+            self._take(held)
+
+    async def _unbelievable(self, intent: remote.Intent, claim: resource.Claim) -> str:
+        """Why an intent that a node has written is not to be believed; empty where a pod on it has the claim."""
+        path, node = f"/api/v1/namespaces/{claim.namespace}/pods", intent.spec.node.name
+        found = await self._api.list_page(path, fieldSelector=f"spec.nodeName={node}")
+        there = {pod["metadata"]["uid"] for pod in found.objects}
+        used = any(uid in there for _, uid in claim.reserved_for)
+        return "" if used else f"no pod on node {node} has claim {claim}"
 
     async def _patch(self, intent: remote.Intent, body: dict[str, dict[str, object]]) -> None:
         meta = {"uid": intent.uid, "resourceVersion": intent.resource_version} | body.get("metadata", {})
@@ -305,13 +319,14 @@ class PoolKeeper:
 
     # What is offered of it.
 
-    def _offer(self, scene: leases.Scene) -> None:
+    def _offer(self, scene: remote.Scene) -> None:
         found = self._watch.pools.objects.get(self._name)
         if found is None:
             return
         fresh = asyncio.get_running_loop().time() - self._heard_at <= self._fresh_s
         held = frozenset(result.device for claim in scene.claims for result in claim.results(self._name))
-        basis = (found, scene.intents, held, self._listings, fresh, self.taints_stored)
+        tainting = leases.tainting(scene)
+        basis = (found, tainting, held, self._listings, fresh, self.taints_stored)
         if basis == self._basis:  # most changes are another pool's
             return
         self._basis = basis
@@ -320,7 +335,7 @@ class PoolKeeper:
             self._labels,
             self._devices.values(),
             self._states,
-            scene.intents,
+            tainting,
             held,
             fresh=fresh,
             taints_stored=self.taints_stored,

@@ -4,6 +4,7 @@ The functions turn one object's JSON into a value, and are what the watches keep
 node that does not concern anybody: None, so that thousands of them cost nothing.
 """
 
+import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -122,6 +123,40 @@ class Lease:
     reason: str = ""
     by_node: bool = False
     data: JSON = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What is known of one pool. `leases` by key, None until it was listed; `over`: keys that it has ended at our word;
+    `refused`: what it will never attach, with its words; `meant`: keys of all pools' intents, as two may be one pool;
+    `borne`: by key, of intents that a node has written, why they are not to be believed, empty where they are.
+    """
+
+    pool: str
+    cluster_uid: str
+    claims: tuple[Claim, ...]
+    intents: tuple[Intent, ...]
+    meant: frozenset[str]
+    leases: Mapping[str, Lease] | None
+    nodes: Mapping[str, Node]
+    refused: Mapping[str, str]
+    over: frozenset[str]
+    borne: Mapping[str, str] = field(default_factory=dict)
+    binding_s: float
+    now: datetime.datetime
+
+    def key(self, claim: resource.Claim, result: resource.Result, node: Node) -> str:
+        """Of a card that was allocated with conditions."""
+        return lease.key(
+            cluster_uid=self.cluster_uid,
+            claim_uid=claim.uid,
+            driver=result.driver,
+            pool=result.pool,
+            device=result.device,
+            share_id=result.share_id,
+            node_uid=node.uid,
+            epoch=claim.allocated_at,
+        )
 
 
 def place(result: resource.Result) -> Place:

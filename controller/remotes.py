@@ -57,6 +57,7 @@ class Remotes:
         """Works until it is cancelled."""
         await self._watch.synced()
         cluster_uid = await self._prepared()
+        self._watch.belong(cluster_uid)
         self._watch.listen(self._wake)
         try:
             async with asyncio.TaskGroup() as group:

@@ -19,7 +19,7 @@ _NODES = "/api/v1/nodes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """By the name of the pool: who holds what, and what is meant. `meant`: the keys of all intents."""
+    """By the name of the pool: who holds what, and what is meant, as far as it is genuine. `meant`: the keys of all intents."""
 
     claims: Mapping[str, tuple[remote.Claim, ...]] = field(default_factory=dict)
     intents: Mapping[str, tuple[remote.Intent, ...]] = field(default_factory=dict)
@@ -35,6 +35,11 @@ class RemoteWatcher:
         self._all: tuple[informer.Informer[Any], ...] = (self.pools, self.intents, self.claims, self.nodes)
         self._listeners: set[asyncio.Event] = set()
         self._picture: Picture | None = None
+        self._cluster_uid = ""
+
+    def belong(self, cluster_uid: str) -> None:
+        """Intents of this cluster alone count from now on."""
+        self._cluster_uid, self._picture = cluster_uid, None
 
     async def run(self) -> None:
         """Watches until cancelled."""
@@ -64,12 +69,13 @@ class RemoteWatcher:
                     continue
                 for pool in {result.pool for result in claim.claim.results}:
                     claims.setdefault(pool, []).append(claim)
-            for intent in self.intents.objects.values():
+            genuine = [one for one in self.intents.objects.values() if one.genuine(self._cluster_uid)]
+            for intent in genuine:
                 intents.setdefault(intent.spec.pool, []).append(intent)
             self._picture = Picture(
                 claims={pool: tuple(found) for pool, found in claims.items()},
                 intents={pool: tuple(found) for pool, found in intents.items()},
-                meant=frozenset(intent.spec.key for intent in self.intents.objects.values()),
+                meant=frozenset(intent.spec.key for intent in genuine),
             )
         return self._picture
 

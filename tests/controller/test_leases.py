@@ -33,7 +33,7 @@ def a_claim(uid: str = "a", device: str = "gpu-1", at: datetime.datetime = NOW) 
     return remote.Claim(claim=claim, told={})
 
 
-def a_scene(**more: Any) -> leases.Scene:
+def a_scene(**more: Any) -> remote.Scene:
     facts: dict[str, Any] = {
         "pool": "lab",
         "cluster_uid": "c",
@@ -47,7 +47,7 @@ def a_scene(**more: Any) -> leases.Scene:
         "now": NOW,
     }
     facts |= more
-    return leases.Scene(**{"meant": frozenset(intent.spec.key for intent in facts["intents"])} | facts)
+    return remote.Scene(**{"meant": frozenset(intent.spec.key for intent in facts["intents"])} | facts)
 
 
 def an_intent(of: kinds.RemoteLease, **status: Any) -> remote.Intent:
@@ -131,14 +131,34 @@ def test_a_lease_that_a_node_made_lives_with_its_claim() -> None:
     bare = dataclasses.replace(claim, claim=dataclasses.replace(claim.claim, results=(plain,)))
     intent = an_intent(kinds.RemoteLease(spec=spec, status=wanted.status), phase=kinds.Phase.ATTACHED)
     held = {spec.key: a_lease(spec.key)}
-    assert leases.turn(a_scene(claims=(bare,), intents=(intent,), leases=held)) == ()
+    scene = a_scene(claims=(bare,), intents=(intent,), leases=held, borne={spec.key: ""})
+    assert leases.turn(scene) == ()
+    assert leases.renewable(scene) == (held[spec.key],)
     [move] = leases.turn(a_scene(intents=(intent,), leases=held))
     assert isinstance(move, leases.Move)
     assert move.status.phase is kinds.Phase.RELEASING
     lost = {spec.key: a_lease(spec.key, state=lease.State.LOST, reason="gone")}
-    [move] = leases.turn(a_scene(claims=(bare,), intents=(intent,), leases=lost))
+    [move] = leases.turn(a_scene(claims=(bare,), intents=(intent,), leases=lost, borne={spec.key: ""}))
     assert isinstance(move, leases.Move)
     assert (move.status.phase, move.status.reason) == (kinds.Phase.LOST, "gone")
+
+
+def test_what_a_node_has_written_counts_when_a_pod_on_it_was_seen_to_have_the_claim() -> None:
+    wanted = intended(a_claim())
+    fields = {name: getattr(wanted.spec, name) for name in wanted.spec.__struct_fields__}
+    spec = kinds.LeaseSpec(**fields | {"attached_by": kinds.AttachedBy.NODE})
+    claim = a_claim()
+    plain = dataclasses.replace(claim.claim.results[0], conditions=())
+    bare = dataclasses.replace(claim, claim=dataclasses.replace(claim.claim, results=(plain,)))
+    for phase in (kinds.Phase.ATTACHING, kinds.Phase.ATTACHED):
+        intent = an_intent(kinds.RemoteLease(spec=spec, status=wanted.status), phase=phase)
+        for held in ({}, {spec.key: a_lease(spec.key)}):
+            scene = a_scene(claims=(bare,), intents=(intent,), leases=held)
+            assert leases.turn(scene) == (leases.Verify(intent=intent, claim=bare.claim),)
+            assert leases.renewable(scene) == ()
+            [move] = leases.turn(dataclasses.replace(scene, borne={spec.key: "no pod there has it"}))
+            assert isinstance(move, leases.Move)
+            assert (move.status.phase, move.status.reason) == (kinds.Phase.RELEASING, "no pod there has it")
 
 
 def test_a_young_lease_that_nobody_means_is_left_until_its_intent_may_have_been_seen() -> None:
@@ -175,7 +195,7 @@ class World(RuleBasedStateMachine):
         self.now = NOW
 
     @property
-    def scene(self) -> leases.Scene:
+    def scene(self) -> remote.Scene:
         return a_scene(
             claims=tuple(self.claims.values()),
             intents=tuple(self.intents.values()),

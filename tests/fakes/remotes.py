@@ -68,7 +68,10 @@ class Cluster:
         at: datetime.datetime | None = None,
         pods: tuple[str, ...] = ("pod",),
     ) -> JSON:
-        """An allocated claim of these cards of a pool, as kube-scheduler leaves it before the pod is bound."""
+        """An allocated claim of these cards of a pool, as kube-scheduler leaves it before the pod is bound.
+
+        Without conditions its pods are bound by now.
+        """
         bound = {
             "bindingConditions": [names.ATTACHED],
             "bindingFailureConditions": [names.ATTACH_FAILED],
@@ -85,6 +88,9 @@ class Cluster:
             allocation["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
         moment = at or datetime.datetime.now(datetime.UTC)
         allocation["allocationTimestamp"] = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+        for pod in () if conditions else pods:
+            place = f"/api/v1/namespaces/default/pods/{pod}"
+            self.server.put(place, {"metadata": {"uid": f"uid-{pod}"}, "spec": {"nodeName": node}})
         users = [{"resource": "pods", "name": pod, "uid": f"uid-{pod}"} for pod in pods]
         body = {
             "metadata": {"uid": uid, "finalizers": ["resource.kubernetes.io/delete-protection"]},
@@ -127,6 +133,16 @@ class Cluster:
             if item["spec"]["pool"]["name"] == pool
             for device in item["spec"].get("devices") or ()
         }
+
+    def balanced(self, *pools: FakePool) -> None:
+        """As many live leases as devices that claims hold, each for its own claim."""
+        live = sorted((one.device_id, one.consumer.claim_uid) for pool in pools for one in pool.live())
+        held = sorted(
+            (result["device"], claim["metadata"]["uid"])
+            for claim in self.server.list("resourceclaims")
+            for result in ((claim.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results", ())
+        )
+        assert live == held
 
     async def until(self, condition: Callable[[], Any], *, within_s: float = 10) -> None:
         await self.server.until(condition, within_s=within_s)

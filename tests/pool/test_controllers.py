@@ -82,7 +82,7 @@ def a_claim(uid: str) -> remote.Claim:
     return remote.Claim(claim=claim, told={})
 
 
-def scene(world: World, view: Seen, who: int) -> decisions.Scene:
+def scene(world: World, view: Seen, who: int) -> remote.Scene:
     listed = {
         found.key: remote.Lease(
             id=found.id,
@@ -95,7 +95,7 @@ def scene(world: World, view: Seen, who: int) -> decisions.Scene:
         )
         for found in view.leases
     }
-    return decisions.Scene(
+    return remote.Scene(
         pool="lab",
         cluster_uid="c",
         claims=tuple(a_claim(uid) for uid in sorted(view.claims)),

@@ -10,21 +10,12 @@ from typing import Any
 
 import pytest
 
-from api import lease
+from api import lease, names
+from api import remote as kinds
 from api.protos import pool_v1alpha1_pb2 as wire
+from driver.remote import poolapi as node_poolapi
 from tests.fakes.pool import FakePool
-from tests.fakes.remotes import CLAIMS, LEASES, Cluster, a_cluster
-
-
-def _balanced(cluster: Cluster, *pools: FakePool) -> None:
-    """As many live leases as devices that claims hold, each for its own claim."""
-    live = sorted((one.device_id, one.consumer.claim_uid) for pool in pools for one in pool.live())
-    held = sorted(
-        (result["device"], claim["metadata"]["uid"])
-        for claim in cluster.server.list("resourceclaims")
-        for result in ((claim.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results", ())
-    )
-    assert live == held
+from tests.fakes.remotes import CLAIMS, CLUSTER_UID, LEASES, Cluster, a_cluster
 
 
 async def _attached(cluster: Cluster, *names: str) -> None:
@@ -43,7 +34,7 @@ async def test_a_card_is_attached_before_the_pod_is_bound_and_given_back_after(t
             assert (held.consumer.node_name, held.consumer.claim_uid) == ("node1", "a")
             [device] = cluster.devices("a")
             assert device["data"]["leaseID"] == held.lease_id
-            _balanced(cluster, pool)
+            cluster.balanced(pool)
             cluster.deallocate("a")
             await cluster.until(lambda: cluster.phases() == [])
             assert pool.live() == []
@@ -140,7 +131,7 @@ async def test_row_02_an_attach_without_an_answer_is_repeated_with_the_same_key(
             await _attached(cluster, "a")
         keys = {call.idempotency_key for verb, call in pool.calls if verb == "Attach"}
         assert len(keys) == 1
-        _balanced(cluster, pool)
+        cluster.balanced(pool)
 
 
 async def test_row_02_a_pool_that_stays_silent_fails_in_time_and_is_told_to_detach_when_it_is_back(
@@ -174,7 +165,7 @@ async def test_row_03_a_final_refusal_fails_with_its_reason_and_the_card_rests(t
             cluster.late_s = 61
             await cluster.until(lambda: not any(cluster.taints().values()) and not cluster.phases(), within_s=15)
             assert pool.count_of("Attach") == 1
-        _balanced(cluster, pool)
+        cluster.balanced(pool)
 
 
 async def test_row_04_what_is_attached_too_late_is_given_back(tmp_path: Path) -> None:
@@ -189,7 +180,7 @@ async def test_row_04_what_is_attached_too_late_is_given_back(tmp_path: Path) ->
             assert not cluster.condition("a", "attached")
             await pool.until(lambda: not pool.live())
             cluster.deallocate("a")
-        _balanced(cluster, pool)
+        cluster.balanced(pool)
 
 
 async def test_row_05_a_controller_that_dies_before_the_attach_goes_on_from_the_intent(tmp_path: Path) -> None:
@@ -205,7 +196,7 @@ async def test_row_05_a_controller_that_dies_before_the_attach_goes_on_from_the_
         async with cluster.controller():
             await _attached(cluster, "a")
         assert len({call.idempotency_key for verb, call in pool.calls if verb == "Attach"}) == 1
-        _balanced(cluster, pool)
+        cluster.balanced(pool)
 
 
 @pytest.mark.parametrize("path", ["resourceclaims/a/status", "remoteleases/lease-"], ids=["row_06", "row_07"])
@@ -225,7 +216,7 @@ async def test_row_06_and_07_a_controller_that_dies_before_it_has_told_tells_the
             await _attached(cluster, "a")
             assert cluster.devices("a")[0]["data"]["leaseID"] == before.lease_id
         assert len(pool.leases) == 1
-        _balanced(cluster, pool)
+        cluster.balanced(pool)
 
 
 async def test_row_08_of_two_leaders_the_older_one_is_refused(tmp_path: Path) -> None:
@@ -240,7 +231,7 @@ async def test_row_08_of_two_leaders_the_older_one_is_refused(tmp_path: Path) ->
                 cluster.claim("b", pool, 1)
                 await cluster.until(lambda: cluster.condition("b", "attached"))
         assert len(pool.leases) == 2
-        _balanced(cluster, pool)
+        cluster.balanced(pool)
 
 
 async def test_row_10_a_status_that_was_meant_for_the_former_allocation_is_refused(tmp_path: Path) -> None:
@@ -255,7 +246,7 @@ async def test_row_10_a_status_that_was_meant_for_the_former_allocation_is_refus
             await _attached(cluster, "a")
             [held] = pool.live()
             assert cluster.devices("a")[0]["data"]["leaseID"] == held.lease_id
-        _balanced(cluster, pool)
+        cluster.balanced(pool)
 
 
 async def test_row_12_a_server_that_dies_is_told_and_the_card_evicts_its_pod(tmp_path: Path) -> None:
@@ -280,7 +271,7 @@ async def test_row_12_a_server_that_dies_is_told_and_the_card_evicts_its_pod(tmp
             assert pool.count_of("Attach") == 1
             cluster.deallocate("a")
             await cluster.until(lambda: cluster.phases() == [])
-        _balanced(cluster, pool)
+        cluster.balanced(pool)
 
 
 async def test_row_14_what_a_node_could_not_give_back_stays_tainted_until_the_pool_confirms(tmp_path: Path) -> None:
@@ -299,7 +290,7 @@ async def test_row_14_what_a_node_could_not_give_back_stays_tainted_until_the_po
             fault.times = 0
             await cluster.until(lambda: cluster.phases() == [], within_s=20)
             await cluster.until(lambda: not any(cluster.taints().values()))
-        _balanced(cluster, pool)
+        cluster.balanced(pool)
 
 
 @pytest.mark.parametrize("how", ["out of service", "deleted"], ids=["row_17", "row_18"])
@@ -334,7 +325,7 @@ async def test_row_20_a_claim_that_was_freed_behind_our_back_makes_room_at_once(
             cluster.claim("b", pool, 0)
             await cluster.until(lambda: cluster.condition("b", "attached"))
             await cluster.until(lambda: cluster.phases() == ["Attached"])
-        _balanced(cluster, pool)
+        cluster.balanced(pool)
 
 
 async def test_row_20_a_lease_without_an_intent_is_in_nobodys_way(tmp_path: Path) -> None:
@@ -352,7 +343,7 @@ async def test_row_20_a_lease_without_an_intent_is_in_nobodys_way(tmp_path: Path
         cluster.claim("b", pool, 0)
         async with cluster.controller():
             await _attached(cluster, "b")
-        _balanced(cluster, pool)
+        cluster.balanced(pool)
 
 
 async def test_row_21_the_card_of_a_claim_that_vanished_is_given_back(tmp_path: Path) -> None:
@@ -366,7 +357,7 @@ async def test_row_21_the_card_of_a_claim_that_vanished_is_given_back(tmp_path: 
             cluster.server.put(path, body)
             cluster.server.remove(path)
             await cluster.until(lambda: cluster.phases() == [])
-        _balanced(cluster, pool)
+        cluster.balanced(pool)
 
 
 async def test_row_22_a_claim_made_again_under_its_name_gets_a_lease_of_its_own(tmp_path: Path) -> None:
@@ -378,7 +369,7 @@ async def test_row_22_a_claim_made_again_under_its_name_gets_a_lease_of_its_own(
             cluster.claim("second", pool, 0, name="same")
             await cluster.until(lambda: [one.consumer.claim_uid for one in pool.live()] == ["second"])
             await _attached(cluster, "same")
-        _balanced(cluster, pool)
+        cluster.balanced(pool)
 
 
 async def test_row_23_of_two_claims_with_one_card_one_gets_it(tmp_path: Path) -> None:
@@ -407,7 +398,7 @@ async def test_row_27_running_pods_lose_nothing_while_the_pool_cannot_be_reached
             assert cluster.condition("a", "healthy")
             await pool.start()
             await cluster.until(lambda: not any(cluster.taints().values()), within_s=20)
-        _balanced(cluster, pool)
+        cluster.balanced(pool)
 
 
 async def test_row_29_a_node_removed_before_the_pod_was_bound_fails_the_choice_at_once(tmp_path: Path) -> None:
@@ -451,7 +442,7 @@ async def test_row_31_a_lease_of_a_restored_clusters_former_life_is_adopted_by_n
         async with cluster.controller():
             await _attached(cluster, "a")
         assert [one.state for one in pool.leases.values()] == [wire.RELEASED, wire.ATTACHED]
-        _balanced(cluster, pool)
+        cluster.balanced(pool)
 
 
 @pytest.mark.parametrize("off_s", [3600, -3600])
@@ -464,7 +455,7 @@ async def test_row_32_a_clock_that_is_an_hour_off_fails_nothing(tmp_path: Path, 
             await _attached(cluster, "a")
             cluster.deallocate("a")
             await cluster.until(lambda: cluster.phases() == [])
-        _balanced(cluster, pool)
+        cluster.balanced(pool)
 
 
 async def test_a_card_that_another_cluster_holds_fails_at_once(tmp_path: Path) -> None:
@@ -526,7 +517,7 @@ async def test_two_remotepools_with_one_endpoint_leave_each_others_leases_alone(
             cluster.deallocate("b")
             await cluster.until(lambda: cluster.phases() == ["Attached"])
             assert pool.count_of("Detach") == 1
-            _balanced(cluster, pool)
+            cluster.balanced(pool)
 
 
 async def test_a_node_that_writes_objects_in_anothers_name_ends_no_session(tmp_path: Path) -> None:
@@ -550,7 +541,98 @@ async def test_a_node_that_writes_objects_in_anothers_name_ends_no_session(tmp_p
             await cluster.until(lambda: pool.count_of("Detach") == 1 and len(pool.live()) == 1)
             await cluster.until(lambda: not any(cluster.taints().values()))
             assert sorted(cluster.phases()) == ["Attached", "Lost", "Releasing"]
-            _balanced(cluster, pool)
+            cluster.balanced(pool)
+
+
+def _written(cluster: Cluster, node: str, claim: str, device: str, phase: str, key: str = "") -> str:
+    """A RemoteLease as the driver of a node may write it, genuine where no key is given; its key."""
+    spec: dict[str, Any] = {
+        "pool": "lab",
+        "device": device,
+        "epoch": f"made-up-{phase}",
+        "claim": {"namespace": "default", "name": claim, "uid": claim},
+        "node": {"name": node, "uid": f"uid-{node}"},
+        "attachedBy": "Node",
+    }
+    spec["key"] = key or lease.key(
+        cluster_uid=CLUSTER_UID,
+        claim_uid=claim,
+        driver=names.REMOTE_DRIVER,
+        pool="lab",
+        device=device,
+        share_id="",
+        node_uid=f"uid-{node}",
+        epoch=spec["epoch"],
+    )
+    body = {"spec": spec, "status": {"phase": phase, "since": "2026-01-01T00:00:00Z"}}
+    body["metadata"] = {"finalizers": [names.LEASE_FINALIZER]}
+    cluster.server.put(f"{LEASES}/{kinds.lease_name(spec['key'])}", body)
+    return str(spec["key"])
+
+
+async def _asked_by(cluster: Cluster, pool: FakePool, node: str, key: str, claim: str, device: str) -> None:
+    """The pool lends to whoever proves to be a node: whose claim it is it cannot know."""
+    spec = kinds.PoolSpec(endpoint=pool.endpoint, ca_bundle=pool.authority.pem)
+    cluster.server.tokens_node = node
+
+    async def token(_: str) -> str:
+        return "a.eyJrdWJlcm5ldGVzLmlvIjp7Im5vZGUiOnsibmFtZSI6ImV2aWwifX19.b"
+
+    api = node_poolapi.PoolAPI("lab", spec, CLUSTER_UID, token)
+    wanted = kinds.LeaseSpec(
+        pool="lab",
+        device=device,
+        key=key,
+        epoch="e",
+        claim=kinds.LeaseClaim(namespace="default", name=claim, uid=claim),
+        node=kinds.LeaseNode(name=node, uid=f"uid-{node}"),
+        attached_by=kinds.AttachedBy.NODE,
+    )
+    await api.attach(wanted, 60)
+    await api.close()
+
+
+async def test_a_node_that_means_a_claim_of_another_nodes_pod_keeps_no_card_and_taints_none(tmp_path: Path) -> None:
+    """Without binding conditions any node may write an intent; of whom it speaks only the pods' nodes tell."""
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        cluster.add_node("evil")
+        cluster.claim("a", pool, 0, conditions=False)
+        held, free = sorted(pool.devices)
+        seen: set[str] = set()
+
+        def over(*, live: int) -> bool:
+            seen.update(*cluster.taints().values())
+            return cluster.phases() == [] and len(pool.live()) == live
+
+        async with cluster.controller():
+            await cluster.until(lambda: len(cluster.taints()) == 2)
+            _written(cluster, "evil", "a", held, "Attached")  # as if the pool had ended it
+            await cluster.until(lambda: over(live=0), within_s=60)
+            _written(cluster, "evil", "a", free, "Releasing")  # of a card that it never had
+            await cluster.until(lambda: over(live=0), within_s=60)
+            assert seen == set()
+            key = _written(cluster, "evil", "a", held, "Attaching")
+            await _asked_by(cluster, pool, "evil", key, "a", held)
+            await cluster.until(lambda: over(live=0), within_s=60)
+            assert "lost" not in seen
+            async with cluster.node() as driver:
+                await driver.prepare(cluster.allocated("a"))
+                assert [one.consumer.node_name for one in pool.live()] == ["node1"]
+                await cluster.until(lambda: cluster.phases() == ["Attached"])
+                cluster.balanced(pool)
+
+
+async def test_a_lease_that_hides_behind_an_object_with_its_key_is_given_back(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        cluster.add_node("evil")
+        _, free = sorted(pool.devices)
+        key = _written(cluster, "evil", "a", free, "Attached", key="of-nothing-that-it-says")
+        await _asked_by(cluster, pool, "evil", key, "a", free)
+        pool.leases[key].age_ms = 600_000
+        async with cluster.controller():
+            await pool.until(lambda: not pool.live(), within_s=60)
 
 
 async def test_a_newer_pool_that_speaks_of_what_we_do_not_know_is_heard_all_the_same(tmp_path: Path) -> None:
