@@ -6,7 +6,7 @@ VENV := .venv
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
 
-demo: ready venv ## a real Kubernetes with four fake cards, a pod that holds one and two that share one
+demo: ready venv ## a real Kubernetes with four fake cards: a pod that holds one, two that share one, one on a card of another host
 	@$(VENV)/bin/python -m hack.demo up
 
 demo-down: venv  ## removes all of it

@@ -1,9 +1,10 @@
-"""`make demo`: a pod that holds a card and two that share one, from nothing. `make demo-down` removes all
-of it. Both may be repeated.
+"""`make demo`: a pod that holds a card, two that share one, one that computes on a card of another machine, from nothing.
+`make demo-down` removes all of it. Both may be repeated.
 
     a cluster of its own with four fake cards, or the one that KUBECONFIG names
     -> the image, loaded on the nodes -> the chart -> examples/whole-card, examples/share
     -> what the pods, the API and the node say
+    -> (on a cluster of its own) a host that lends a card, examples/remote-card: `borrowing`
 
 With a cluster of yours: KUBECONFIG=... EGPU_IMAGE=<image your nodes can pull> [EGPU_DRIVER_ROOT=/run/nvidia/driver] make demo
 """
@@ -13,14 +14,13 @@ import json
 import os
 import shutil
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import helm_python
 
-from hack import cluster, release
+from hack import borrowing, cluster, release, sights, telling
 from hack.cluster import cards, cgroups, errors, lifecycle
 from hack.kubectl import Kubectl, KubectlError
 
@@ -34,7 +34,6 @@ CLUSTER = "demo"
 _CLASS, _VIEWER, _BINDING = "training.elasticgpu.io", "viewer", "elastic-gpu-demo-viewer"
 _WITH_CHART = "elasticgpu.io/demo-with-chart"
 
-_START = time.monotonic()
 _DEMO_IMAGE, _PUBLIC_IMAGE = "registry.local/busybox:1", "busybox:1.37"
 
 
@@ -47,12 +46,20 @@ class Target:
     driver_root: str
     pod_image: str
     cgroup_root: str
-    ours: bool
+    own: "Own | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Own:
+    """What there is only where the demo made the cluster: it, and the archive of the image."""
+
+    cluster: cluster.Cluster
+    archive: Path
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m hack.demo", description="Pods that hold cards and shares, from nothing."
+        prog="python -m hack.demo", description="Pods with cards, shares and a remote card, from nothing."
     )
     parser.add_argument("verb", choices=["up", "down"])
     try:
@@ -65,21 +72,32 @@ def main() -> int:
 
 def _up() -> None:
     target = _ours() if _own() else _theirs()
-    _step("The chart: node driver on every node, controller, classes training and inference.elasticgpu.io")
+    telling.step("The chart: node driver on every node, controller, classes training and inference.elasticgpu.io")
+    values = release.values(target.image, target.driver_root, target.cgroup_root)
     if _chart_is_the_demos(target.kubectl):
-        release.install(target.kubectl, release.values(target.image, target.driver_root, target.cgroup_root))
+        release.install(target.kubectl, values | borrowing.values(target.kubectl))
     else:
-        _print(f"It is installed here already, and stays as it is: release {release.NAME}")
+        telling.show(f"It is installed here already, and stays as it is: release {release.NAME}")
     release.wait(target.kubectl)
-    _step("examples/whole-card: a ResourceClaimTemplate and a pod of that class")
+    telling.step("examples/whole-card: a ResourceClaimTemplate and a pod of that class")
     _apply(target, *sorted(EXAMPLE.glob("*.yaml")))
     _wait_for(target.kubectl, POD)
-    _step("examples/share: two pods on one card, half of its cores and 8 GiB each")
+    telling.step("examples/share: two pods on one card, half of its cores and 8 GiB each")
     _apply(target, SHARES / "class.yaml", SHARES / "two-pods.yaml")
     _wait_for(target.kubectl, *SHARING)
     _show(target.kubectl)
     _let_look(target.kubectl)
+    _borrow(target, values)
     _how_to_go_on(target)
+
+
+def _borrow(target: Target, values: dict[str, Any]) -> None:
+    if target.own is None:
+        telling.step(
+            "A card of another machine is not shown here: it takes a host that your nodes reach (README, Remote cards)"
+        )
+        return
+    borrowing.run(target.own.cluster, target.kubectl, values, target.own.archive, NAMESPACE)
 
 
 def _own() -> bool:
@@ -100,10 +118,12 @@ def _chart_is_the_demos(kubectl: Kubectl) -> bool:
 
 
 def _ours() -> Target:
-    _step("A real Kubernetes: two nodes, four fake cards on the first (the first time it is built: about ten minutes)")
+    telling.step(
+        "A real Kubernetes: two nodes, four fake cards on the first (the first time it is built: about ten minutes)"
+    )
     up = cluster.Cluster.up(CLUSTER, nodes=2, cards=(4, 0))
     cards.install(up.host_path("node1", cards.DRIVER_ROOT), cards.LIMITING)
-    _step("The image, built from the Dockerfile and loaded on both nodes")
+    telling.step("The image, built from the Dockerfile and loaded on both nodes")
     reference, archive = release.image()
     up.load_image(archive)
     kubectl = Kubectl(program=str(up.bin / "kubectl"), kubeconfig=up.kubeconfig)
@@ -113,7 +133,7 @@ def _ours() -> Target:
         driver_root=cards.DRIVER_ROOT,
         pod_image=_DEMO_IMAGE,
         cgroup_root=str(cgroups.unified()),
-        ours=True,
+        own=Own(cluster=up, archive=archive),
     )
 
 
@@ -122,7 +142,7 @@ def _theirs() -> Target:
     if program is None:
         raise errors.ClusterError("KUBECONFIG is set, so the demo uses that cluster, but kubectl is not in PATH")
     kubectl = Kubectl(program=program, kubeconfig=Path(_variable("KUBECONFIG")))
-    _step(
+    telling.step(
         f"The cluster of KUBECONFIG: {kubectl('config', 'view', '--minify', '-o', 'jsonpath={.clusters[0].cluster.server}')}"
     )
     if not (reference := _variable("EGPU_IMAGE")):
@@ -141,7 +161,6 @@ def _theirs() -> Target:
         driver_root=root,
         pod_image=_PUBLIC_IMAGE,
         cgroup_root="/sys/fs/cgroup",
-        ours=False,
     )
 
 
@@ -162,90 +181,37 @@ def _wait_for(kubectl: Kubectl, *pods: str) -> None:
 
 def _show(kubectl: Kubectl) -> None:
     for pod in (POD, *SHARING):
-        _step(f"What the pod {pod} sees")
-        _print(kubectl("-n", NAMESPACE, "logs", pod))
+        telling.step(f"What the pod {pod} sees")
+        telling.show(kubectl("-n", NAMESPACE, "logs", pod))
         if pod in SHARING:
-            _print(
+            telling.show(
                 kubectl("-n", NAMESPACE, "exec", pod, "--", "sh", "-c", "env | grep -E 'LIMIT|PINNED' || echo no limit")
             )
     claims = kubectl.objects("resourceclaims", "-n", NAMESPACE)
-    _step("The claims, and the card that each holds, or what of it")
-    _print("\n".join(line for claim in claims for line in _claim_lines(claim)))
-    _step("The slices: what the node drivers publish, in this cluster")
+    telling.step("The claims, and the card that each holds, or what of it")
+    telling.show("\n".join(line for claim in claims for line in sights.claim_lines(claim)))
+    shares = [claim for claim in claims if claim["metadata"]["name"].startswith(SHARING)]
+    card = sights.shared_card(shares)
+    telling.show(f"Both shares stand on one card, {card}.")
+    telling.step("The slices: what the node drivers publish, in this cluster")
     held: dict[tuple[str, str], list[str]] = {}
     for claim in claims:
-        for result in _results(claim):
+        for result in sights.results(claim):
             held.setdefault((result["pool"], result["device"]), []).append(claim["metadata"]["name"])
     slices = kubectl.objects("resourceslices", "--field-selector=spec.driver=gpu.elasticgpu.io")
-    _print("\n".join(line for found in slices for line in _slice_lines(found, held)))
-    _step("The CDI file on the node: what containerd adds to the container")
-    _print("\n".join(line for claim in claims for line in _cdi_lines(kubectl, claim)))
-
-
-def _claim_lines(claim: dict[str, Any]) -> list[str]:
-    holders = ", ".join(f"{user['resource'][:-1]} {user['name']}" for user in claim["status"].get("reservedFor", []))
-    lines = [f"{claim['metadata']['name']}, held by {holders}"]
-    lines += [f"  request {one['request']} -> pool {one['pool']}, device {one['device']}" for one in _results(claim)]
-    return lines + [
-        f"  prepared: {json.dumps(device.get('data', {}))}" for device in claim["status"].get("devices", [])
-    ]
-
-
-def _results(claim: dict[str, Any]) -> list[dict[str, Any]]:
-    results: list[dict[str, Any]] = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
-    return results
-
-
-def _slice_lines(found: dict[str, Any], held: dict[tuple[str, str], list[str]]) -> list[str]:
-    spec = found["spec"]
-    devices = spec.get("devices") or []
-    lines = [
-        f"pool {spec['pool']['name']}: {len(devices)} cards" if devices else f"pool {spec['pool']['name']}: no card"
-    ]
-    for device in devices:
-        values = {name: next(iter(value.values())) for name, value in device.get("attributes", {}).items()}
-        holders = held.get((spec["pool"]["name"], device["name"]), [])
-        facts = (
-            device["name"],
-            values.get("productName", ""),
-            device.get("capacity", {}).get("memory", {}).get("value", ""),
-        )
-        lines.append(f"  {'  '.join(facts)}  {'<- ' + ', '.join(holders) if holders else 'free'}")
-    return lines
-
-
-def _cdi_lines(kubectl: Kubectl, claim: dict[str, Any]) -> list[str]:
-    """The claim's file as the driver on that node has it, in short."""
-    node = _results(claim)[0]["pool"].removeprefix("egpu/")
-    selector = "app.kubernetes.io/name=elastic-gpu,app.kubernetes.io/component=node"
-    pod = kubectl.objects("pods", "-n", release.NAMESPACE, "-l", selector, f"--field-selector=spec.nodeName={node}")[0]
-    inside = ("-n", release.NAMESPACE, "exec", pod["metadata"]["name"], "--")
-    path = kubectl(*inside, "sh", "-c", f"ls /var/run/cdi/*{claim['metadata']['uid']}*").split()[0]
-    spec = json.loads(kubectl(*inside, "cat", path))
-    lines = [f"{node}:{path}"]
-    for name, edits in (
-        ("every container", spec.get("containerEdits", {})),
-        *((d["name"], d["containerEdits"]) for d in spec["devices"]),
-    ):
-        nodes = [entry["path"] for entry in edits.get("deviceNodes", [])]
-        parts = (
-            *edits.get("env", []),
-            *nodes,
-            f"{len(edits.get('mounts', []))} mounts",
-            f"{len(edits.get('hooks', []))} hooks",
-        )
-        lines.append(f"  {name}: {', '.join(parts)}")
-    return lines
+    telling.show("\n".join(line for found in slices for line in sights.slice_lines(found, held)))
+    telling.step("The CDI file on the node: what containerd adds to the container")
+    telling.show("\n".join(line for claim in claims for line in sights.cdi_lines(kubectl, claim)))
 
 
 def _how_to_go_on(target: Target) -> None:
-    _step("How to look further")
+    telling.step("How to look further")
     here = (
         f"export KUBECONFIG={target.kubectl.kubeconfig} PATH={Path(target.kubectl.program).parent}:{ROOT}/hack/bin:$PATH\n"
-        if target.ours
+        if target.own
         else ""
     )
-    _print(
+    telling.show(
         f"{here}kubectl egpu                        the whole cluster, and what is wrong\n"
         f"kubectl egpu cards                  which pod has which card, and what is left of each\n"
         f"kubectl egpu explain pod/{POD} -n {NAMESPACE}\n"
@@ -272,34 +238,25 @@ def _let_look(kubectl: Kubectl) -> None:
 
 def _down() -> None:
     if _own():
-        _step("The demo's cluster goes, and all that is in it")
+        telling.step("The demo's cluster goes, and all that is in it")
         lifecycle.down(CLUSTER)
         return
     kubectl = Kubectl(program=shutil.which("kubectl") or "kubectl", kubeconfig=Path(_variable("KUBECONFIG")))
     if not kubectl.objects("namespaces", f"--field-selector=metadata.name={NAMESPACE}"):
-        _print("There is no demo on the cluster of KUBECONFIG; nothing was touched.")
+        telling.show("There is no demo on the cluster of KUBECONFIG; nothing was touched.")
         return
     with_chart = _chart_is_the_demos(kubectl)
-    _step(f"The demo's pods{', then the chart' if with_chart else '; the chart was there before and stays'}")
+    telling.step(f"The demo's pods{', then the chart' if with_chart else '; the chart was there before and stays'}")
     kubectl("delete", "namespace", NAMESPACE)
     kubectl("delete", "clusterrolebinding", _BINDING, "--ignore-not-found")
     kubectl("delete", "--ignore-not-found", "-f", str(SHARES / "class.yaml"))
     if with_chart:
         release.uninstall(kubectl)
-        _print("All is gone but the slices: the kubelets remove them within half a minute.")
+        telling.show("All is gone but the slices: the kubelets remove them within half a minute.")
 
 
 def _variable(name: str) -> str:
     return os.environ.get(name, "")
-
-
-def _step(text: str) -> None:
-    bold, plain = ("\033[1m", "\033[0m") if sys.stdout.isatty() else ("", "")
-    print(f"\n{bold}[{time.monotonic() - _START:5.0f} s] {text}{plain}", flush=True)
-
-
-def _print(text: str) -> None:
-    print("\n".join(f"    {line}" for line in text.strip().splitlines()), flush=True)
 
 
 if __name__ == "__main__":

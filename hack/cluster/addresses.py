@@ -39,6 +39,10 @@ class Addresses:
         return f"10.97.{self.number}.1"
 
     @property
+    def guest(self) -> str:
+        return f"10.97.{self.number}.100"
+
+    @property
     def host(self) -> str:
         return f"10.97.{self.number}.254"
 

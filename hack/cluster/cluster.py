@@ -9,6 +9,7 @@ from hack.cluster import (
     addresses,
     build,
     controlplane,
+    guests,
     lifecycle,
     nodes,
     paths,
@@ -88,6 +89,11 @@ class Cluster:
     def host_path(self, node: str, path: str) -> Path:
         """Where this machine sees a node's file below /run, /var/run, /var/lib or /var/log."""
         return nodes.host_path(self.instance, self.instance.node(node), str(path))
+
+    def guest(self) -> guests.Guest:
+        """A host beside the nodes that is no part of the cluster; it goes with the instance."""
+        with state.locked(self.instance.directory):
+            return guests.up(self.instance)
 
     def stop_kubelet(self, node: str) -> None:
         self._stop(node, nodes.KUBELET)

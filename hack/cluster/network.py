@@ -60,6 +60,19 @@ def wire_node(instance: state.Instance, node: state.Node, keeper: int, control_p
     _forward(keeper)
 
 
+def wire_guest(instance: state.Instance, keeper: int, control_plane: int) -> None:
+    """A host that is no node: it reaches pods through the control plane's namespace, which routes."""
+    place = instance.addresses
+    _ip(None, (f"link add eth0 netns {keeper} type veth peer name guest netns {control_plane}",))
+    _ip(control_plane, ("link set guest master br0 up",))
+    _ip(keeper, (
+        "link set lo up",
+        f"addr add {place.guest}/24 dev eth0",
+        "link set eth0 up",
+        f"route add default via {place.control_plane}",
+    ))  # fmt: skip
+
+
 def unwire(instance: state.Instance) -> None:
     """Take the machine's end away at once, unless the kernel, that ends the namespaces, does so first."""
     device = instance.addresses.host_device

@@ -49,9 +49,13 @@ def group(instance: state.Instance, node: state.Node) -> str:
 
 def host_path(instance: state.Instance, node: state.Node, path: str) -> Path:
     """Where the machine sees a file that lies in one of the node's own directories."""
+    return seen_from_outside(instance.node_directory(node), path)
+
+
+def seen_from_outside(directory: Path, path: str) -> Path:
     for inside, outside in _PRIVATE.items():
         if path == inside or path.startswith(f"{inside}/"):
-            return instance.node_directory(node) / outside / path.removeprefix(inside).lstrip("/")
+            return directory / outside / path.removeprefix(inside).lstrip("/")
     raise errors.ClusterError(f"{path}: a node's own files are those below /run, /var/run, /var/lib and /var/log")
 
 
@@ -81,12 +85,16 @@ def prepare(instance: state.Instance, node: state.Node) -> None:
 
 def start_keeper(instance: state.Instance, node: state.Node) -> int:
     """Start the process whose namespaces are the node's; the caller wires it."""
-    leaf = cgroups.make(group(instance, node))
-    mounts = ("sh", "-c", _MOUNTS, "sh", str(instance.node_directory(node)))
+    return start_apart(instance, node.name, cgroups.make(group(instance, node)))
+
+
+def start_apart(instance: state.Instance, name: str, leaf: Path) -> int:
+    """Start a process whose namespaces are those of a host of this name, with its own files below its directory."""
+    mounts = ("sh", "-c", _MOUNTS, "sh", str(instance.directory / name))
     return processes.start(
         processes.Program(
             directory=instance.directory,
-            name=node.name,
+            name=name,
             argv=("sleep", "infinity"),
             group=leaf,
             wrapper=("unshare", "--net", "--mount", "--propagation", "private", "--", *mounts),

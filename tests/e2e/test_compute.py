@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,8 +26,11 @@ _HERE, _THERE = "10.98.7.1", "10.98.7.2"
 
 
 @pytest.fixture(scope="module")
-def libraries() -> Path:
-    return ggml.libraries()
+def libraries() -> Iterator[Path]:
+    """Where the server's own user may read them, which pytest's folders do not let him."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield ggml.lay_out(Path(name))
 
 
 @pytest.fixture
@@ -53,7 +57,7 @@ def elsewhere() -> Iterator[str]:
 
 def lender(tmp_path: Path, libraries: Path) -> Lender:
     profiles = tmp_path / "profiles.yaml"
-    command = ["python3", str(ggml.SERVER), str(libraries), "{port}"]
+    command = ["python3", str(libraries / ggml.SERVER.name), str(libraries), "{port}"]
     profiles.write_text(json.dumps({"profiles": [{"protocol": "ggml-rpc", "command": command, "port": 50052}]}))
     return Lender(
         tmp_path,
@@ -61,13 +65,6 @@ def lender(tmp_path: Path, libraries: Path) -> Lender:
         EGPU_PROFILES_FILE=str(profiles),
         address=_HERE,
     )
-
-
-def at_home(libraries: Path, times: int = 1) -> str:
-    told = subprocess.run(
-        [sys.executable, str(ggml.MULTIPLY), str(libraries), "here", str(times)], check=True, capture_output=True
-    )
-    return told.stdout.decode()
 
 
 async def far(
@@ -106,7 +103,7 @@ async def test_a_host_without_cards_multiplies_on_a_lent_one_and_gets_the_number
         client = await far(elsewhere, libraries, made, handed_out(tmp_path, pool, made), 3)
         said, wrong = await client.communicate()
         assert client.returncode == 0, wrong.decode()
-        assert said.decode() == at_home(libraries, 3)
+        assert said.decode() == ggml.at_home(3)
         await api.Detach(detaching(made))
         await state(api, made, RELEASED)
         late = await far(elsewhere, libraries, made, handed_out(tmp_path, pool, made), 1)

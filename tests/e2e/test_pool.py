@@ -7,15 +7,12 @@ import base64
 import datetime
 import functools
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from hack import ggml, release
-from hack.cluster import Cluster, cards, cgroups, images
+from hack.cluster import Cluster, cards, cgroups
 from hack.kubectl import Kubectl
 from pool import credentials
 from tests.e2e import manifests
@@ -24,9 +21,8 @@ from tests.e2e.stage import Object, Stage, until
 
 pytestmark = pytest.mark.e2e
 CLASS = "simulation.elasticgpu.io"
-IMAGE = "registry.local/elastic-gpu-ggml:1"
-PLACE = "/opt/ggml"
-COMMAND = ["python3", f"{PLACE}/server.py", PLACE, "{port}"]
+MULTIPLY = ("--", "/usr/bin/python3", f"{ggml.PLACE}/multiply.py", ggml.PLACE, "remote")
+COMMAND = ["python3", f"{ggml.PLACE}/server.py", ggml.PLACE, "{port}"]
 PROFILES = {
     "profiles": [
         {"protocol": "ggml-rpc", "command": COMMAND, "port": 50052},
@@ -37,22 +33,13 @@ PROFILES = {
 
 
 @pytest.fixture(scope="module")
-def libraries() -> Path:
-    return ggml.libraries()
-
-
-@pytest.fixture(scope="module")
 def lending(
-    cluster: Cluster, admin: Kubectl, installed: None, libraries: Path, tmp_path_factory: pytest.TempPathFactory
+    cluster: Cluster, admin: Kubectl, installed: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
     """The chart with a pool on node1 and remote cards for all; off again at the end."""
     folder = tmp_path_factory.mktemp("pool")
     reference, archive = release.image()
-    with_ggml = folder / "ggml"
-    subprocess.run(["cp", "-r", str(libraries), str(with_ggml)], check=True)
-    for program in (ggml.SERVER, ggml.MULTIPLY):
-        (with_ggml / program.name).write_bytes(program.read_bytes())
-    cluster.load_image(images.with_folder(archive, IMAGE, with_ggml, PLACE))
+    cluster.load_image(ggml.image(archive))
     authority = credentials.Authority.load(folder, functools.partial(datetime.datetime.now, datetime.UTC))
     uid = json.loads(admin("get", "namespace", "kube-system", "-o", "json"))["metadata"]["uid"]
     certificate, key = authority.for_controller(uid)
@@ -64,7 +51,7 @@ def lending(
         "nodeSelector": {"kubernetes.io/hostname": "node1"},
         "profiles": ["ggml-rpc", "ggml-mtls"],
         "profilesFile": json.dumps(PROFILES),
-        "image": IMAGE,
+        "image": ggml.IMAGE,
         "cards": [{"uuid": "GPU-cpu-1", "productName": "CPU", "memory": 1 << 30}],
         "authoritySecret": "authority",
     }
@@ -96,7 +83,7 @@ def far(lending: None, stage: Stage) -> Iterator[Stage]:
 
 
 def a_far_pod(name: str) -> Object:
-    container = a_container(command=manifests.STAY) | {"image": IMAGE}
+    container = a_container(command=manifests.STAY) | {"image": ggml.IMAGE}
     return a_pod(name, template="far", containers=[container], nodeSelector={"kubernetes.io/hostname": "node2"})
 
 
@@ -107,16 +94,12 @@ def a_far_template(protocol: str) -> Object:
 
 @pytest.mark.parametrize("protocol", ["ggml-mtls", "ggml-rpc"])
 def test_a_pod_on_a_node_without_cards_multiplies_on_another_nodes_and_gets_the_numbers_of_home(
-    far: Stage, libraries: Path, protocol: str
+    far: Stage, protocol: str
 ) -> None:
     """ggml-rpc: the client is as it comes, and a relay of the node carries it to the door."""
     far.create(a_far_template(protocol), a_far_pod("pod"))
     far.ready("pod")
-    told = far("exec", "pod", "--", "/usr/bin/python3", f"{PLACE}/multiply.py", PLACE, "remote", "3")
-    home = subprocess.run(
-        [sys.executable, str(ggml.MULTIPLY), str(libraries), "here", "3"], check=True, capture_output=True
-    )
-    assert told == home.stdout.decode()
+    assert far("exec", "pod", *MULTIPLY, "3") == ggml.at_home(3)
     far.delete("pod", "pod")
     until("the card is given back", lambda: not far.kubectl.objects("remoteleases"), 60)
 
@@ -131,7 +114,7 @@ def test_the_agent_is_replaced_and_the_pod_that_lost_its_card_ends(far: Stage) -
     until("the pod is gone", lambda: not far.kubectl.objects("pods", "-n", far.namespace), 120)
     far.create(a_far_pod("next"))
     far.ready("next")
-    assert far("exec", "next", "--", "/usr/bin/python3", f"{PLACE}/multiply.py", PLACE, "remote")
+    assert far("exec", "next", *MULTIPLY)
 
 
 def _agents(kubectl: Kubectl) -> set[str]:

@@ -42,11 +42,12 @@ def test_device_names_fit_the_kernels_fifteen_characters():
     assert max(len(addresses.Addresses(number=number).host_device) for number in addresses.NUMBERS) <= 15
 
 
-def test_nodes_pods_control_plane_and_machine_have_addresses_of_their_own():
+def test_nodes_pods_control_plane_guest_and_machine_have_addresses_of_their_own():
     place = addresses.Addresses(number=5)
     nodes = [place.node(index) for index in range(1, addresses.MOST_NODES + 1)]
-    assert len({*nodes, place.control_plane, place.host}) == addresses.MOST_NODES + 2
-    assert all(ipaddress.ip_address(address) in place.nodes for address in (*nodes, place.control_plane, place.host))
+    others = (place.control_plane, place.guest, place.host)
+    assert len({*nodes, *others}) == addresses.MOST_NODES + 3
+    assert all(ipaddress.ip_address(address) in place.nodes for address in (*nodes, *others))
     assert place.node_pods(addresses.MOST_NODES).subnet_of(place.pods)
 
 
