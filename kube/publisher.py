@@ -115,6 +115,9 @@ class Publisher:
         await self._prove(wanted)
         present = tuple(self._informer.objects[name] for name in sorted(self._informer.objects))
         writes = slices.plan(wanted, present, self._scope, self._dropped)
+        if any(isinstance(write, slices.Replace) for write in writes) and self._asked[1] != self._informer.connections:
+            await self._ask(wanted)  # what stands may be all that this server keeps, written by the process before us
+            writes = slices.plan(wanted, present, self._scope, self._dropped)
         if writes and wanted is self._published and (await self._owner_changed() or not await self._may_repair(writes)):
             self._wake.set()
             return
@@ -151,8 +154,11 @@ class Publisher:
         if connected != connection:
             self._proven = frozenset()  # behind a new connection there may be another server
         again = self._dropped and (time.monotonic() - at >= _ASK_AGAIN_S or connected != connection)
-        if not again and risky <= self._proven:
-            return
+        if again or not risky <= self._proven:
+            await self._ask(wanted)
+
+    async def _ask(self, wanted: tuple[resource.Pool, ...]) -> None:
+        risky, connected = slices.risky(wanted), self._informer.connections
         body = slices.trial(wanted, self._scope)
         try:
             stored = await self._api.create(slices.PATH, body, dryRun="All")

@@ -71,6 +71,16 @@ def gates(admin: Kubectl) -> frozenset[str]:
 @pytest.fixture(autouse=True)
 def has_what_it_needs(request: pytest.FixtureRequest) -> None:
     """Before the cluster is changed for a test that cannot succeed on it, or is about what this one does not lack."""
+    _skip_unless_it_is_there(request)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def module_has_what_it_needs(request: pytest.FixtureRequest) -> None:
+    """The same before what a module changes for all its tests."""
+    _skip_unless_it_is_there(request)
+
+
+def _skip_unless_it_is_there(request: pytest.FixtureRequest) -> None:
     for marker in request.node.iter_markers():
         if marker.name not in {"needs", "lacks"}:
             continue

@@ -14,7 +14,7 @@ from tests.e2e.manifests import STAY, a_claim, a_container, a_pod, a_template, o
 from tests.e2e.stage import Object, Stage, until
 from tests.translate import page
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.needs("DRAConsumableCapacity")]
 SHARE = "translated-share.example.com"
 WEBHOOK = f"{release.NAME}-webhook"
 PAIRS = page.pairs()

@@ -18,6 +18,7 @@ from tests.fakes.apiserver import FakeAPIServer
 SCOPE = Scope(driver="gpu.example.io", node_name="n1", node_uid="u1")
 WELL = Device(name="well", attributes=(("kind", "a"),))
 SICK = Device(name="sick", taints=(Taint(key="example.io/sick", effect="NoSchedule"),))
+POLICY = RequestPolicy(default=100, least=0, step=1)
 POOL = Pool(name="egpu/n1", devices=(WELL,))
 NAME = slices.slice_name(SCOPE, POOL.name, 0)
 PATH = f"{slices.PATH}/{NAME}"
@@ -274,12 +275,26 @@ async def test_a_missing_right_is_named_and_its_granting_is_noticed(server: Fake
         await server.until(lambda: devices(server) == ["well"], within_s=3)
 
 
+async def test_a_restart_writes_nothing_where_all_stands_that_the_server_keeps(
+    server: FakeAPIServer, tmp_path: Path
+) -> None:
+    """Seen on Kubernetes 1.34: each new process sent the fields again that were dropped before it."""
+    shared = Device(name="shared", shareable=True, capacity=(("cores", 100),), policies=(("cores", POLICY),))
+    server.drops("devices.allowMultipleAllocations", "devices.capacity.requestPolicy")
+    for _ in range(2):
+        async with publishing(server, tmp_path, Pool(name="egpu/n1", devices=(shared,))) as running:
+            await server.until(lambda: server.watching)
+            await quiet(server)
+            assert slices.unshared(running.dropped[-1])
+            assert writes(server) == 1
+            assert server.list("resourceslices")[0]["metadata"]["generation"] == 1
+
+
 async def test_a_server_that_stores_no_shares_gets_whole_devices_and_no_endless_writes(
     server: FakeAPIServer, tmp_path: Path
 ) -> None:
     """7b: a 1.34 server, and the day its feature gates are switched on."""
-    policy = RequestPolicy(default=100, least=0, step=1)
-    shared = Device(name="shared", shareable=True, capacity=(("cores", 100),), policies=(("cores", policy),))
+    shared = Device(name="shared", shareable=True, capacity=(("cores", 100),), policies=(("cores", POLICY),))
     server.drops("devices.allowMultipleAllocations", "devices.capacity.requestPolicy")
     async with publishing(server, tmp_path, Pool(name="egpu/n1", devices=(shared,))) as running:
         await server.until(lambda: bool(running.dropped))
