@@ -23,8 +23,10 @@ LABEL org.opencontainers.image.title="elastic-gpu" \
       org.opencontainers.image.description="Node driver, controller, webhook and pool agent of Elastic GPU, a Kubernetes DRA driver" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=install /opt/elastic-gpu /opt/elastic-gpu
+# The C library gives memory back that lists of a large cluster took for a moment.
 ENV PATH=/opt/elastic-gpu/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    PYTHONUNBUFFERED=1
+    PYTHONUNBUFFERED=1 \
+    MALLOC_TRIM_THRESHOLD_=131072
 # Root, since the node driver writes to directories of the kubelet; the chart runs controller and webhook as 65532.
 USER 0:0
 ENTRYPOINT ["egpu-node"]

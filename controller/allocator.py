@@ -105,8 +105,8 @@ class _Work:
         self._clock = clock
         self._patience = patience
         self._claims = informer.Informer(api, _CLAIMS, project=mirror.claim)
-        self._pods = informer.Informer(api, "/api/v1/pods", project=pods.pod)
-        self._nodes = informer.Informer(api, "/api/v1/nodes", project=pods.node)
+        self._pods = informer.Informer(api, "/api/v1/pods", project=pods.pod, quiet=True)
+        self._nodes = informer.Informer(api, "/api/v1/nodes", project=pods.node, quiet=True)
         selector = f"spec.driver={names.LOCAL_DRIVER}"
         self._slices = informer.Informer(api, _SLICES, project=mirror.slice_, field_selector=selector)
         self._informers: tuple[informer.Informer[Any], ...] = (self._claims, self._pods, self._nodes, self._slices)

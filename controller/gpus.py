@@ -9,6 +9,7 @@ the objects of its cards stay. An object is bounded: holders beyond the limit ar
 """
 
 import sys
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,7 +22,8 @@ from view import cards, join, objects, picture
 PATH = f"/apis/{names.API_VERSION}/{elasticgpu.PLURAL}"
 JSON = Mapping[str, Any]
 _NAMES_SHOWN = 3
-_PACKED: Final = msgspec.msgpack.Decoder(elasticgpu.Status)
+_RAW: Final = -15
+"""zlib without a header."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,7 +37,11 @@ class GPU:
     @property
     def status(self) -> elasticgpu.Status | None:
         """None where it cannot be read: it is written anew."""
-        return _PACKED.decode(self.told) if self.told else None
+        if not self.told:
+            return None
+        return msgspec.msgpack.decode(
+            zlib.decompressobj(_RAW, zdict=_LIKE).decompress(self.told), type=elasticgpu.Status
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +67,16 @@ Agreed = MutableMapping[GPU, picture.Card]
 
 def gpu(data: JSON) -> GPU:
     try:
-        told = msgspec.msgpack.encode(msgspec.convert(data.get("status"), elasticgpu.Status))
+        told = _packed(msgspec.convert(data.get("status"), elasticgpu.Status))
     except msgspec.ValidationError:
         told = b""
     return GPU(name=sys.intern(data["metadata"]["name"]), uid=data["metadata"]["uid"], told=told)
+
+
+def _packed(status: elasticgpu.Status) -> bytes:
+    """A tenth of a struct's size, in a few microseconds."""
+    packing = zlib.compressobj(1, wbits=_RAW, zdict=_LIKE)
+    return packing.compress(msgspec.msgpack.encode(status)) + packing.flush()
 
 
 def turn(
@@ -216,3 +228,22 @@ def _condition(
         message=message,
         last_transition_time=last.last_transition_time if last and last.status == status else at,
     )
+
+
+def _like() -> bytes:
+    """What most of them have in common: names of fields, and words."""
+    amounts = elasticgpu.Amounts(cores=100, memory="80Gi", shares=16)
+    conditions = (("Healthy", "NoTaint"), ("Published", "InSlice"), ("UsedAsBooked", "WithinBooking"))
+    one = elasticgpu.Holder(
+        namespace="default", claim="c", request="card", class_name="training.elasticgpu.io", amounts=amounts,
+        since="2026-01-01T00:00:00Z", enforcement="none", pods=(elasticgpu.Pod(name="pod", containers=("main",)),),
+    )  # fmt: skip
+    many = elasticgpu.Status(
+        node="node", pool=names.POOL_PREFIX, uuid="GPU-", model="NVIDIA H100 80GB HBM3", state="Held", held_by="default/",
+        capacity=amounts, free=amounts, holders=(one, one),
+        conditions=tuple(_condition(type_, "True", reason, "", None, "2026-01-01T00:00:00Z") for type_, reason in conditions),
+    )  # fmt: skip
+    return msgspec.msgpack.encode(many)
+
+
+_LIKE: Final = _like()

@@ -52,9 +52,9 @@ class Observer:
     def __init__(self, api: apiserver.APIServer, watch: watcher.Watcher) -> None:
         self._slices, self._classes, self._device_classes = watch.slices, watch.classes, watch.device_classes
         self._lent: tuple[informer.Informer[Any], ...] = (self._slices, self._classes, self._device_classes)
-        self._claims = informer.Informer(api, _CLAIMS, project=reader.claim)
-        self._pods = informer.Informer(api, _PODS, project=_pod)
-        self._nodes = informer.Informer(api, _NODES, project=reader.node)
+        self._claims = informer.Informer(api, _CLAIMS, project=reader.claim, quiet=True)
+        self._pods = informer.Informer(api, _PODS, project=_pod, quiet=True)
+        self._nodes = informer.Informer(api, _NODES, project=reader.node, quiet=True)
         self._gpus = informer.Informer(api, gpus.PATH, project=gpus.gpu)
         self._own: dict[str, informer.Informer[Any]] = {
             "resourceclaims": self._claims,

@@ -38,7 +38,8 @@ _UNREACHED_PAUSE_S: Final = 2.0
 class Informer(Generic[T]):
     """`project` keeps what the consumer needs of an object; one that it cannot read is left out and logged.
 
-    Keys are `namespace/name`, or `name` where there is no namespace.
+    Keys are `namespace/name`, or `name` where there is no namespace. `quiet`: an event that changes nothing of what is kept,
+    such as a heartbeat, wakes nobody and leaves the very same object there; only for projections that compare all of them.
     """
 
     def __init__(
@@ -49,8 +50,10 @@ class Informer(Generic[T]):
         project: Callable[[dict[str, Any]], T],
         label_selector: str = "",
         field_selector: str = "",
+        quiet: bool = False,
     ) -> None:
         self._api = api
+        self._quiet = quiet
         self._path = path
         self._project = project
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
@@ -174,9 +177,13 @@ class Informer(Generic[T]):
             self._tell()
 
     def _keep(self, key: str, version: int, data: dict[str, Any]) -> bool:
+        """Whether somebody has to be told."""
         self._versions[key] = version
         try:
-            self._objects[key] = self._project(data)
+            found = self._project(data)
+            if self._quiet and key in self._objects and self._objects[key] == found:
+                return False
+            self._objects[key] = found
         except (errors.ElasticGPUError, KeyError, TypeError, ValueError, AttributeError) as error:
             _log.warning("object left out", path=self._path, key=key, reason=repr(error))
             self._objects.pop(key, None)

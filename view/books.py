@@ -48,8 +48,10 @@ class Tallies:
 class Book:
     """What holders have, by names that each has."""
 
-    def __init__(self, keys: Callable[[picture.Holder], Iterable[str]]) -> None:
+    def __init__(self, keys: Callable[[picture.Holder], Iterable[str]], *, lasting: bool) -> None:
+        """`lasting`: the keys of a holder never change. Else they are remembered, at a price for each holder."""
         self._keys = keys
+        self._lasting = lasting
         self._given: dict[tuple[str, str], tuple[tuple[str, picture.Holder], ...]] = {}
         """What was put in for a card: a holder's key may be another one by now."""
         self._cards: defaultdict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
@@ -61,9 +63,11 @@ class Book:
         """Out with all cards of a pool that were put in, before its cards are put in again."""
         for card in cards:
             place = (card.pool, card.name)
-            if sign < 0:
+            if sign < 0 and not self._lasting:
                 given = self._given.pop(place, ())
-            elif given := tuple((key, holder) for holder in card.holders for key in self._keys(holder)):
+            else:
+                given = tuple((key, holder) for holder in card.holders for key in self._keys(holder))
+            if sign > 0 and given and not self._lasting:
                 self._given[place] = self._given.get(place, ()) + given
             for key, holder in given:
                 self._count(key, place, holder, sign)

@@ -149,9 +149,9 @@ class Ledger:
         self._by_key: dict[cards.Key, picture.Card] = {}
         self._by_uid: dict[str, objects.Pod] = {}
         self._tallies = books.Tallies()
-        self._namespaces = books.Book(lambda holder: (holder.namespace,))
-        self._classes = books.Book(lambda holder: (holder.class_name,))
-        self._types = books.Book(lambda holder: totals.types(holder, self._label, self._made_for))
+        self._namespaces = books.Book(lambda holder: (holder.namespace,), lasting=True)
+        self._classes = books.Book(lambda holder: (holder.class_name,), lasting=True)
+        self._types = books.Book(lambda holder: totals.types(holder, self._label, self._made_for), lasting=False)
         self._made_for = {}
         self._cells: dict[str, str] = {}
         self._drivers_at: dict[str, tuple[objects.DriverPod, ...]] = {}

@@ -31,6 +31,7 @@ class Controller:
             EGPU_NAMESPACE=objects.NAMESPACE,
             EGPU_PORT=str(self.port),
             EGPU_PAGE_PORT=str(page),
+            MALLOC_TRIM_THRESHOLD_="131072",  # as the image has it
         )
         self.began = time.monotonic()
         words: tuple[str | Path, ...] = (interpreter, *(command or ("-m", "controller")))

@@ -24,7 +24,7 @@ def spec_n(data: dict[str, Any]) -> int:
 
 
 @contextlib.asynccontextmanager
-async def informing(server: FakeAPIServer, folder: Path, **selectors: str) -> AsyncIterator[Informer[int]]:
+async def informing(server: FakeAPIServer, folder: Path, **selectors: Any) -> AsyncIterator[Informer[int]]:
     async with APIServer.connect(server.kubeconfig(folder)) as api:
         informer = Informer(api, PODS, project=spec_n, **selectors)
         task = asyncio.create_task(informer.run(), name="informer")
@@ -175,3 +175,18 @@ async def test_a_consumer_that_was_busy_wakes_once(server: FakeAPIServer, tmp_pa
             server.put(pod("a"), {"spec": {"n": number}})
         await until(informer, {"ns/a": 9})
         assert await informer.changed(seen) == informer.version
+
+
+async def test_an_event_that_changes_nothing_that_is_kept_wakes_nobody_where_that_is_wished(
+    server: FakeAPIServer, tmp_path: Path
+) -> None:
+    server.put(pod("a"), {"spec": {"n": 10**6}})
+    async with informing(server, tmp_path, quiet=True) as informer:
+        await server.until(lambda: server.watching)
+        before, kept = informer.version, informer.objects["ns/a"]
+        for beat in range(5):
+            server.put(pod("a"), {"spec": {"n": 10**6}, "status": {"beat": beat}})
+        server.put(pod("b"), {"spec": {"n": 2}})
+        await until(informer, {"ns/a": 10**6, "ns/b": 2})
+        assert informer.objects["ns/a"] is kept
+        assert informer.version == before + 1
