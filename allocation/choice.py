@@ -51,7 +51,7 @@ class Choice:
 
 @dataclass(slots=True, eq=False)
 class _Table:
-    """`ranked`: (merit, -number) of the states that fit, the best last; with the card to begin with in `found`.
+    """`ranked`: (merit, number) of the states that fit, the best last; with the card to begin with in `found`.
 
     `wishes`: the first that were asked so; their options are what `fits` knows, by identity.
     `needed`: of each request, the options and how many cards each wants; a request that takes what there is is not there.
@@ -139,16 +139,16 @@ class Chooser:
         """Nodes that fit, best first, each with where to begin on it."""
         table = self._table(wishes, policy, room)
         ranked, gone = table.ranked, 0
-        while ranked and not table.found[-ranked[-1][1]][0].nodes:
-            del table.found[-ranked.pop()[1]]
+        while ranked and not table.found[ranked[-1][1]][0].nodes:
+            del table.found[ranked.pop()[1]]
         for _, number in reversed(ranked):
-            state, lead = table.found[-number]
+            state, lead = table.found[number]
             gone += not state.nodes
             for name in state.nodes:
                 yield self._known.nodes[name], lead
         if 2 * gone > len(ranked):
-            table.ranked = [entry for entry in ranked if table.found[-entry[1]][0].nodes]
-            table.found = {-number: table.found[-number] for _, number in table.ranked}
+            table.ranked = [entry for entry in ranked if table.found[entry[1]][0].nodes]
+            table.found = {number: table.found[number] for _, number in table.ranked}
 
     def _table(self, wishes: tuple[requests.Wish, ...], policy: Policy, room: pods.Room) -> _Table:
         known = self._states
@@ -167,7 +167,7 @@ class Chooser:
             if _enough(table.needed, state.cards):
                 ranked = self._rank(table, state, wishes, policy, room)
                 if ranked is not None:
-                    bisect.insort(table.ranked, (ranked[0], -state.number))
+                    bisect.insort(table.ranked, (ranked[0], state.number))
                     table.found[state.number] = (state, ranked[1])
         table.seen = known.made
         return table
@@ -200,7 +200,7 @@ class Chooser:
         for lead, after in self._afters(table, state, free, node, picks):
             growth = self._mix.waste(after, left.without(room)) - now
             found.append((_least(growth, free, left), lead))
-        return max(found, default=None)
+        return max(found, key=lambda one: one[0], default=None)
 
     def _afters(
         self,
@@ -297,7 +297,7 @@ def _after(listed: Sequence[devices.Device], before: Sequence[float], picks: Pic
 
 def _least(growth: float, free: Sequence[float], left: pods.Room) -> Rank:
     """Growth by and large, then the fullest node, in cards and CPU."""
-    return (-growth - _FULLER * (sum(free) / _CARDS + left.cpu / _CPU),)
+    return (-round(growth + _FULLER * (sum(free) / _CARDS + left.cpu / _CPU), 9),)
 
 
 def _own(attribute: str) -> bool:

@@ -2,9 +2,10 @@
 
     what was asked lately --> Mix of Kinds        a node's cards and room + Mix --> waste, in cards' worth
 
-For each kind: where the node cannot take it at all, everything that is free is waste; else the free parts of cards that
-are too small for it. Weighted by how often the kind is asked for. The idea is fragmentation gradient descent: place where
-this grows least. Equal growths are many, and what decides between them matters more than the growth: the fullest node.
+Two parts. Scattered: for each kind, where the node cannot take it at all, everything that is free; else the free parts of
+cards that are too small for it; weighted by the cards that the kind asks for in all. Stranded: what is free beyond that which
+the node's CPU and memory can serve, at so much a card as is usual here. A pod goes where their sum grows least: fragmentation
+gradient descent, with a price for CPU. Equal growths are many: of these the fullest node.
 """
 
 from collections import Counter
@@ -28,25 +29,31 @@ class Kind:
 
 
 class Mix:
-    """Kinds with their shares of all that was asked. The rarest kinds, a twentieth of all together, are left out."""
+    """Kinds with their shares of the cards that were asked. The rarest, a twentieth of all together, are left out."""
 
     def __init__(self, asked: Counter[Kind]) -> None:
-        total, sum_ = asked.total(), 0
-        kept: list[tuple[Kind, int]] = []
-        for kind, number in asked.most_common():
+        cards = {kind: number * kind.part * kind.count for kind, number in asked.items()}
+        total, sum_ = sum(cards.values()), 0.0
+        kept: list[tuple[Kind, float]] = []
+        for kind in sorted(cards, key=lambda kind: -cards[kind]):
             if sum_ >= _COVERED * total:
                 break
-            kept.append((kind, number))
-            sum_ += number
-        self.kinds = tuple((kind, number / total) for kind, number in kept)
+            kept.append((kind, cards[kind] / total))
+            sum_ += cards[kind]
+        self.kinds = tuple(kept)
+        self._cpu = sum(number * kind.cpu for kind, number in asked.items()) / total if total else 0.0
+        self._memory = sum(number * kind.memory for kind, number in asked.items()) / total if total else 0.0
+        """What goes with each card's worth that is asked, pods without cards included."""
 
     def waste(self, free: Sequence[float], room: pods.Room) -> float:
         """`free`: what is left of each card, from 0 to 1."""
         everything = sum(free)
-        found = 0.0
+        served = min(room.cpu / self._cpu if self._cpu else everything, everything)
+        served = min(room.memory / self._memory if self._memory else everything, served)
+        found = everything - max(served, 0.0)
         for kind, weight in self.kinds:
             part = kind.part - _ALMOST
-            if not kind.count or kind.cpu > room.cpu or kind.memory > room.memory:
+            if kind.cpu > room.cpu or kind.memory > room.memory:
                 found += weight * everything
                 continue
             fits = useful = 0.0

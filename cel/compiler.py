@@ -108,11 +108,11 @@ class _Compiler:
         meant = self._found.calls[node]
         operands = [self.closure(one) for one in ((meant.target, *meant.args) if meant.target else meant.args)]
         special = _SPECIAL.get((meant.function.name, len(operands)))
+        if node.function == "@in" and isinstance(node.args[1], tree.List):
+            special = _among(node.args[1])
         if special is not None:
             return special(operands)
         call, member = meant.function.call, meant.member
-        if node.function == "@in" and isinstance(node.args[1], tree.List) and not node.args[1].elements:
-            return lambda _: False  # upstream does not even look at what is sought
         if node.function == "_+_" and _grows(node):
             return _append(operands, node)
         if len(operands) == 1:
@@ -142,7 +142,7 @@ class _Compiler:
         entries = [(self.closure(entry.key), self.closure(entry.value), entry.optional) for entry in node.entries]
 
         def entries_(frame: Frame) -> dict[Any, Any]:
-            made: dict[Any, Any] = {}
+            made = values.Made()
             for name, value, optional in entries:
                 key, found = values.key(name(frame)), value(frame)
                 for one in _held(found) if optional else (found,):
@@ -305,6 +305,21 @@ def _or(unwrap: bool) -> Any:  # noqa: FBT001
         return run
 
     return made
+
+
+def _among(sought: tree.List) -> Callable[[list[Closure]], Closure] | None:
+    """Where upstream looks something up in a list that stands there otherwise than it looks through lists."""
+    if not sought.elements:
+        return lambda _: lambda _: False  # it does not even look at what is sought
+    plain = not sought.optional and all(map(_literal, sought.elements))
+    return _plain(standard.contains_plain) if plain else None
+
+
+def _literal(node: tree.Node) -> bool:
+    """A number, text or truth value that stands there, also as `dyn(1)`."""
+    while isinstance(node, tree.Call) and node.function == "dyn":
+        (node,) = node.args
+    return isinstance(node, tree.Literal) and isinstance(node.value, (bool, int, float, str))
 
 
 def _plain(call: Callable[[Any, Any], Any]) -> Callable[[list[Closure]], Closure]:

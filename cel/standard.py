@@ -70,6 +70,7 @@ def look(container: Any, at: Any) -> values.Optional:
 
 
 def _entry(container: Mapping[Any, Any], at: Any) -> values.Optional:
+    _keyed(container, at)
     if at is not None and not isinstance(at, (str, int, float)):
         return values.NOTHING
     name = values.key(at)
@@ -79,21 +80,27 @@ def _entry(container: Mapping[Any, Any], at: Any) -> values.Optional:
 
 
 def contains(element: Any, container: Any) -> bool:
+    """Elements that cannot be compared are passed over."""
     if isinstance(container, Mapping):
+        _keyed(container, element)
         try:
             return values.key(element) in container
         except Failed:
             return False
-    wrong: Failed | None = None
-    for one in container:
-        try:
-            if values.equal(element, one):
-                return True
-        except Failed as error:
-            wrong = error
-    if wrong:
-        raise wrong
-    return False
+    return any(values.same(one, element) for one in container)
+
+
+def contains_plain(element: Any, container: Any) -> bool:
+    """In a list of literals, of which upstream makes a set: not all can be looked up in one."""
+    if isinstance(element, values.NO_KEYS):
+        raise Failed(f"no such overload: {values.type_of(element)} cannot be looked up")
+    return contains(element, container)
+
+
+def _keyed(container: Mapping[Any, Any], at: Any) -> None:
+    """Raises Failed where upstream's program ends: what cannot be looked up, in a map that a text has made."""
+    if isinstance(at, values.NO_KEYS) and container and type(container) is values.Made:
+        raise Failed(f"no such overload: {values.type_of(at)} cannot be looked up")
 
 
 def compared(wanted: Callable[[int], bool]) -> Callable[[Any, Any], bool]:
@@ -245,7 +252,7 @@ ROWS: list[functions.Row] = [
     ("!_: (bool) -> bool", "logical_not", _not),
     ("@not_strictly_false: (bool) -> bool", "not_strictly_false", _same),
     ("_==_: (A, A) -> bool", "equals", values.equal),
-    ("_!=_: (A, A) -> bool", "not_equals", lambda one, other: not values.equal(one, other)),
+    ("_!=_: (A, A) -> bool", "not_equals", lambda one, other: not values.same(one, other)),
     ("_+_: (bytes, bytes) -> bytes", "add_bytes", lambda one, other: one + other),
     ("_+_: (double, double) -> double", "add_double", lambda one, other: one + other),
     ("_+_: (duration, duration) -> duration", "add_duration_duration", clock.add),

@@ -109,6 +109,10 @@ class Optional:
 NOTHING = Optional()
 
 
+class Made(dict[Any, Any]):
+    """A map that a text has made."""
+
+
 class Entries(Mapping[str, Any]):
     """The domains of a device: one that it has not got is an empty map, whoever looks there, but is not `in` it."""
 
@@ -175,6 +179,7 @@ _NAMES: dict[type, str] = {
     type(None): "null_type",
     list: "list",
     dict: "map",
+    Made: "map",
     Entries: "map",
     Timestamp: "google.protobuf.Timestamp",
     Duration: "google.protobuf.Duration",
@@ -193,6 +198,8 @@ def type_of(value: Any) -> str:
     return _NAMES.get(type(value), "kubernetes.DRADevice")
 
 
+NO_KEYS = (Semver, bytes)
+"""Kinds that upstream has as Go slices: to look one up in a set or a map ends its program with an error."""
 _STRICT = (Quantity, Semver, IP, CIDR, URL, Format)
 
 

@@ -235,10 +235,15 @@ class Mirror:
         )
 
     def usual(self) -> fragmentation.Mix:
-        """What is asked of the cards that are given to the controller, by what claims hold of them now."""
+        """What is asked of the cards that are given to the controller, by what claims hold of them now, and beside them."""
         known = {device.key: device for device in self.cluster.published()}
+        given = {device.slice_place.node for device in known.values()}
         rooms = {f"{pod.namespace}/{name}": pod.room for pod in self._pods.values() for name in pod.claims}
-        asked: Counter[fragmentation.Kind] = Counter()
+        asked = Counter(
+            fragmentation.Kind(part=0.0, count=0, cpu=pod.room.cpu, memory=pod.room.memory)
+            for pod in self._pods.values()
+            if not pod.claims and pod.node in given
+        )
         for key, claim in self.claims.items():
             held = [piece for piece in claim.pieces if piece.key in known]
             if held:

@@ -90,6 +90,39 @@ def test_least_fragmentation_leaves_whole_cards_whole_where_they_are_asked_for()
     assert cards(chooser.choose([HALF], Policy.LEAST_FRAGMENTATION, anywhere)) == ("node-00001", ["gpu-3"])
 
 
+def test_least_fragmentation_gives_what_needs_much_cpu_the_node_that_has_more_than_its_cards_can_use() -> None:
+    """Sixteen CPUs go with a card as a rule; one node has 256 for eight cards, the other 48."""
+    known = a_cluster(2)
+    for number, cpu in ((1, "256"), (2, "48")):
+        node = crowd.node(number)
+        node["status"]["allocatable"]["cpu"] = cpu
+        known.put_node(pods.node(node))
+    chooser = choice.Chooser(known)
+    chooser.usual(fragmentation.Mix(Counter({fragmentation.Kind(part=0.5, count=1, cpu=8000): 9})))
+    heavy, light = pods.Room(cpu=40_000, pods=1), pods.Room(cpu=1000, pods=1)
+    assert cards(chooser.choose([HALF], Policy.LEAST_FRAGMENTATION, anywhere, heavy))[0] == "node-00001"
+    assert cards(chooser.choose([HALF], Policy.LEAST_FRAGMENTATION, anywhere, light))[0] == "node-00002"
+
+
+@given(
+    free=st.lists(st.sampled_from((0.0, 0.19, 0.5, 0.53, 1.0)), min_size=1, max_size=8),
+    cpu=st.integers(0, 128_000),
+    less=st.integers(0, 128_000),
+)
+def test_waste_is_never_more_than_twice_what_is_free_and_less_cpu_never_lessens_it(
+    free: list[float], cpu: int, less: int
+) -> None:
+    kinds = {
+        fragmentation.Kind(part=0.5, count=1, cpu=8000): 5,
+        fragmentation.Kind(part=1.0, count=8, cpu=64_000): 1,
+        fragmentation.Kind(part=0.0, count=0, cpu=12_000): 3,
+    }
+    mix = fragmentation.Mix(Counter(kinds))
+    waste = mix.waste(free, pods.Room(cpu=cpu))
+    assert 0 <= waste <= 2 * sum(free) + 1e-9
+    assert waste <= mix.waste(free, pods.Room(cpu=max(cpu - less, 0))) + 1e-9
+
+
 QUARTER_TAKEN = (("cores", 25), ("memory", 20 * crowd.GIB))
 PLACES = st.tuples(st.integers(1, 3), st.integers(0, 7), st.integers(1, 4))
 CHANGES = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.none() | PLACES), max_size=20)

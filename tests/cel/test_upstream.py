@@ -70,6 +70,28 @@ def test_it_judges_the_known_texts_as_the_api_server_and_the_scheduler_do(upstre
     assert not differ
 
 
+def test_values_of_every_kind_stand_beside_each_other_as_upstream_has_it(upstream: Judge) -> None:
+    """What is of Kubernetes' own kinds on the left is an error for ==, true for !=, and passed over by `in`."""
+    kinds: tuple[str, ...] = (
+        'semver("1.2.3")',
+        'quantity("1")',
+        'ip("10.0.0.1")',
+        'cidr("10.0.0.0/8")',
+        'url("http://a/b")',
+    )
+    kinds += ("timestamp(0)", 'duration("1s")', "[1]", '{"a": 1}', "null", "1", "1u", '"a"', "1.0", "true", 'b"a"')
+    lists = ("[1]", '["a"]', "[true]", "[1.5]", "[dyn(1)]", "[null]", '[quantity("1")]', "[device.driver]")
+    maps = ('{"a": 1}', "{1: 1}", "{true: 1}", "device.attributes")
+    told = [f"dyn({one}) {sign} dyn({other})" for one in kinds for sign in ("==", "!=") for other in kinds]
+    told += [f"{mark}(dyn({one}) in {among})" for one in kinds for mark in ("", "!") for among in (*lists, *maps)]
+    differ = {
+        text: (here, there)
+        for text in told
+        if (here := ours(text, CARD, stored=False)) != (there := theirs(upstream, text, CARD, stored=False))
+    }
+    assert not differ
+
+
 @pytest.mark.timeout(1800)
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -1,4 +1,4 @@
-"""What holds of a round over all that waits: gangs have all or nothing, and who has waited long is not passed for ever."""
+"""What holds of a round over all that waits: gangs have all or nothing, who has waited long is not passed for ever, what is usual."""
 
 import collections
 import datetime
@@ -62,6 +62,23 @@ def a_round(store: Store, before: str) -> list[str]:
 
 def end(store: Store, name: str) -> None:
     del store.kinds["resourceclaims"][name], store.kinds["pods"][name]
+
+
+def test_what_is_usual_is_what_claims_hold_with_the_cpu_of_their_pods_and_of_those_beside_them() -> None:
+    """Half a card goes with one CPU and three beside it; so four CPUs serve half of a free card, and none of it is scattered."""
+    store: Any = Store()
+    cluster_of.put_class(store)
+    cluster_of.put_node(store, "node-1")
+    cluster_of.put_node(store, "node-2")
+    cluster_of.put_cards(store, "node-1")
+    cluster_of.put_claim(store, "half", cores=50)
+    cluster_of.put_pod(store, "half", "half", cpu="1")
+    assert a_round(store, "") == ["half"]
+    cluster_of.put_pod(store, "beside", cpu="3", nodeName="node-1")
+    cluster_of.put_pod(store, "elsewhere", cpu="8", nodeName="node-2")
+    mix = a_mirror(store).usual()
+    assert [(kind.part, kind.count, kind.cpu) for kind, _ in mix.kinds] == [(0.5, 1, 1000)]
+    assert mix.waste([1.0], pods.Room(cpu=4000, memory=2**40, pods=9)) == 0.5
 
 
 @settings(deadline=None, max_examples=60)
