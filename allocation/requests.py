@@ -5,6 +5,8 @@
 Texts and names stay as they are written; nothing is judged here.
 """
 
+import functools
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -99,9 +101,9 @@ def claim(data: JSON) -> Claim:
     """Any ResourceClaim. One that an API server stored has its defaults filled; they are filled here too."""
     meta, spec = data["metadata"], data.get("spec") or {}
     return Claim(
-        namespace=meta.get("namespace", ""),
-        name=meta["name"],
-        uid=meta.get("uid", ""),
+        namespace=sys.intern(meta.get("namespace", "")),
+        name=sys.intern(meta["name"]),
+        uid=sys.intern(meta.get("uid", "")),
         wish=wish(spec),
         configs=tuple((spec.get("devices") or {}).get("config") or ()),
     )
@@ -110,10 +112,14 @@ def claim(data: JSON) -> Claim:
 def wish(spec: JSON) -> Wish:
     """A claim's spec, or that of a template."""
     devices = spec.get("devices") or {}
-    return Wish(
-        requests=tuple(map(_request, devices.get("requests") or ())),
-        constraints=tuple(map(_constraint, devices.get("constraints") or ())),
-    )
+    asked = tuple(map(_request, devices.get("requests") or ()))
+    return _alike(Wish(requests=asked, constraints=tuple(map(_constraint, devices.get("constraints") or ()))))
+
+
+@functools.lru_cache(maxsize=8192, typed=True)
+def _alike(found: Wish) -> Wish:
+    """One for all claims that ask the same, as those of a template do: a hundred thousand may wait."""
+    return found
 
 
 def class_(data: JSON) -> Class:

@@ -22,6 +22,7 @@ from hack import bench
 from hack.cluster import build
 from hack.measure import apiserver, figures
 from hack.scale import crowd, load, objects, stage, storm
+from hack.scale import pending as waiting
 
 _DONE = "complete"
 
@@ -47,7 +48,7 @@ def loaded(binaries: Path, directory: Path, state: Path, nodes: int) -> Path:
 
 
 def measured(
-    binaries: Path, directory: Path, data: Path, nodes: int, *, pods: int, seconds: int
+    binaries: Path, directory: Path, data: Path, nodes: int, *, pods: int, seconds: int, pending: int
 ) -> Iterator[figures.Figure]:
     with ExitStack() as stack:
         api = apiserver.APIServer(binaries, directory / "api", data=data)
@@ -73,7 +74,10 @@ def measured(
                              reference=theirs.bound_rate, at_least=10, relative=True)  # fmt: skip
         yield figures.Figure(name="claims a second, creation to allocated", unit="1/s", ours=ours.allocated_rate,
                              reference=theirs.allocated_rate, at_least=10, relative=True)  # fmt: skip
-        yield figures.Figure(name="RSS at the end", unit="MiB", ours=controller.program.rss_mib())
+        yield figures.Figure(name="RSS with both", unit="MiB", ours=controller.program.rss_mib())
+        if pending:
+            _say(f"{pending} claims that never fit")
+            yield from waiting.measured(api, controller, pending)
 
 
 def _first(controller: stage.Controller, size: str, nodes: int) -> Iterator[figures.Figure]:
@@ -96,6 +100,9 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5000, help="at least 10; each has 8 cards and 6 claims")
     parser.add_argument("--pods", type=int, default=400, help="that ask the controller; kube-scheduler gets an eighth")
     parser.add_argument("--seconds", type=int, default=30, help="of claim events")
+    parser.add_argument(
+        "--pending", type=int, default=0, help="claims that never fit, at the end; 100000 is the worst case"
+    )
     parser.add_argument("--state", type=Path, help="a directory to keep the cluster in")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -105,7 +112,13 @@ def main() -> None:
         data = loaded(binaries, directory, arguments.state or directory / "state", arguments.nodes)
         seen = []
         for figure in measured(
-            binaries, directory, data, arguments.nodes, pods=arguments.pods, seconds=arguments.seconds
+            binaries,
+            directory,
+            data,
+            arguments.nodes,
+            pods=arguments.pods,
+            seconds=arguments.seconds,
+            pending=arguments.pending,
         ):
             bench.say(f"{figure.name}: {figure.ours:.1f} {figure.unit}")
             seen.append(figure)

@@ -105,10 +105,11 @@ def prepare(client: apiserver.Client) -> None:
     account = {"metadata": {"name": "default"}}  # no controller manager is there to make it
     client.request("POST", f"/api/v1/namespaces/{objects.NAMESPACE}/serviceaccounts", account)
     for name, by in ((objects.BY_SCHEDULER, "Scheduler"), (objects.BY_CONTROLLER, "Controller")):
-        _until_served(client, objects.gpu_class(name, by))
+        make_class(client, objects.gpu_class(name, by))
 
 
-def _until_served(client: apiserver.Client, body: dict[str, Any]) -> None:
+def make_class(client: apiserver.Client, body: dict[str, Any]) -> None:
+    """As soon as its kind is served."""
     deadline = time.monotonic() + 60
     while client.request("POST", "/apis/elasticgpu.io/v1alpha1/elasticgpuclasses", body) is None:
         if time.monotonic() > deadline:

@@ -407,3 +407,41 @@ async def test_two_controllers_book_no_card_twice(server: FakeAPIServer, tmp_pat
                     await first
         await allocated(server, *(f"c{number}" for number in range(4)), within_s=20)
     assert len({card(server, f"c{number}") for number in range(4)}) == 4
+
+
+async def test_a_leader_that_is_lost_between_choice_and_write_leaves_the_card_to_the_next(
+    server: FakeAPIServer, tmp_path: Path
+) -> None:
+    """Its write is on its way when it ends, and arrives when the other has chosen anew: refused, for the claim is another by then."""
+    async with contextlib.AsyncExitStack() as stack:
+        first = await stack.enter_async_context(controller_of(server, tmp_path))
+        put_claim(server, "one", cores=100)
+        server.fault(method="PATCH", path="resourceclaims/one/status", late=True, times=-1)
+        put_pod(server, "pod", "one")
+        await server.until(lambda: server.late, within_s=60)
+        first.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await first
+        server.heal()
+        put_claim(server, "two", cores=100)
+        put_pod(server, "before", "two", created="2025-01-01T00:00:00Z")  # it is decided first, for the same card
+        await stack.enter_async_context(controller_of(server, tmp_path, "two"))
+        await allocated(server, "one", "two", within_s=60)
+        chosen = card(server, "one")
+        server.carry_out()
+        assert card(server, "one") == chosen != card(server, "two")
+
+
+async def test_a_server_that_has_no_time_for_writes_is_asked_again_when_it_says(
+    server: FakeAPIServer, running: Running
+) -> None:
+    async with running():
+        busy = {"status": 429, "reason": "TooManyRequests", "retry_after": "1", "times": 3}
+        server.fault(method="PATCH", path="resourceclaims/one", **busy)
+        put_claim(server, "one", cores=100)
+        put_pod(server, "pod", "one")
+        await allocated(server, "one", within_s=60)
+        put_claim(server, "two", cores=100)
+        put_pod(server, "pod2", "two")
+        await allocated(server, "two", within_s=60)
+        assert card(server, "one") != card(server, "two")
