@@ -32,7 +32,7 @@ _CLASS_COLUMNS = (
     _AGE,
 )
 _CARD_COLUMNS = (
-    _Column(name="Node", path=".status.node"),
+    _Column(name="Place", path=".status.place"),
     _Column(name="Model", path=".status.model"),
     _Column(name="State", path=".status.state"),
     _Column(name="Memory", path=".status.capacity.memory"),

@@ -52,6 +52,8 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     amounts: What it takes of the card.
     since: When it was allocated.
     enforcement: What the node says holds it to its amounts.
+    node: The node that uses a remote card.
+    lease: The RemoteLease by which a remote card is had, and its phase.
     pods: The pods that use the claim.
     more_pods: How many others do.
     """
@@ -63,6 +65,8 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     amounts: Amounts = Amounts()
     since: Annotated[str, Meta(max_length=64)] = ""
     enforcement: Annotated[str, Meta(max_length=128)] = ""
+    node: _Name = ""
+    lease: Annotated[str, Meta(max_length=320)] = ""
     pods: Annotated[tuple[Pod, ...], Meta(max_length=MOST_PODS)] = ()
     more_pods: int = 0
 
@@ -70,7 +74,8 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What is known of the card.
 
-    node: The node that it is in.
+    place: Its node, or `pool/` and the name of the RemotePool that lends it.
+    node: The node that it is in; none for a remote card.
     pool: The pool of the slices that publish it.
     uuid: As NVML tells it.
     model: The product's name.
@@ -83,10 +88,11 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     holders: The claims that hold it.
     more_holders: How many others do.
     observers: Claims with admin access; they hold nothing.
-    conditions: Healthy (no taint keeps claims away), Published (a node publishes it), UsedAsBooked; Retained while its
+    conditions: Healthy (no taint keeps claims away), Published (a node or a pool publishes it), UsedAsBooked; Retained while its
         class keeps it back after a claim has released it.
     """
 
+    place: Annotated[str, Meta(max_length=260)] = ""
     node: _Name = ""
     pool: _Name = ""
     uuid: Annotated[str, Meta(max_length=128)] = ""

@@ -87,6 +87,8 @@ DRIVER_PODS = {"app.kubernetes.io/name": "elastic-gpu", "app.kubernetes.io/compo
 ACCEPTED = "Accepted"
 MATCHING = "Matching"
 READY = "Ready"
+REACHABLE = "Reachable"
+"""Of a RemotePool: it answers."""
 RESIZED = "Resized"
 """Of a device in a claim's status: whether the limit that the claim's annotation asks for is set."""
 

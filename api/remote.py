@@ -94,12 +94,14 @@ class PoolStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     devices: How many cards it lists.
     leases: How many of them this cluster holds.
     pool_id: What the pool calls itself.
+    version: Of the agent that answers there.
     conditions: Reachable (it answers).
     """
 
     devices: int = 0
     leases: int = 0
     pool_id: _Name = ""
+    version: Annotated[str, Meta(max_length=128)] = ""
     conditions: Annotated[tuple[v1alpha1.Condition, ...], _CONDITIONS] = ()
 
 

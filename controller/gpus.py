@@ -140,6 +140,7 @@ def _status(card: picture.Card, before: elasticgpu.Status | None, at: str) -> el
     more = f" and {len(pods) - _NAMES_SHOWN} more" if len(pods) > _NAMES_SHOWN else ""
     shown = card.holders[: elasticgpu.MOST_HOLDERS]
     return elasticgpu.Status(
+        place=card.place,
         node=card.node,
         pool=card.pool,
         uuid=card.uuid or "",
@@ -166,6 +167,8 @@ def _holder(holder: picture.Holder) -> elasticgpu.Holder:
         amounts=_amounts(holder.amounts),
         since=holder.since,
         enforcement=holder.enforcement,
+        node=holder.node,
+        lease=f"{holder.attachment.lease}: {holder.attachment.phase}" if holder.attachment else "",
         pods=tuple(elasticgpu.Pod(name=pod.name, containers=pod.containers or ()) for pod in shown),
         more_pods=len(holder.pods) - len(shown),
     )
@@ -207,7 +210,8 @@ def _conditions(card: picture.Card, before: elasticgpu.Status | None, at: str) -
 
 def _unpublished(status: elasticgpu.Status, claims: list[str], at: str) -> elasticgpu.Status:
     shown = ", ".join(sorted(claims)[:_NAMES_SHOWN])
-    message = f"no node publishes it any more, and claim {shown} still holds it; delete the claim's pods"
+    who = "node" if status.node else "pool"
+    message = f"no {who} publishes it any more, and claim {shown} still holds it; delete the claim's pods"
     kept = tuple(one for one in status.conditions if one.type != "Published")
     return msgspec.structs.replace(
         status,

@@ -1,11 +1,13 @@
 """What the controller tells Prometheus: the classes, the cards in sums, what is wrong, the writes, and who leads.
 
-Series a class, a model, a node, a namespace, never a card: the node drivers have those. Counters exist with zero from
+Series a class, a model, a node, a remote pool, a namespace, never a card: the node drivers have those. Counters exist with zero from
 the start; sums exist once they are known, for unknown is not 0. Series that name namespaces are in a registry apart,
 for those who may know the names.
 """
 
 import contextlib
+import functools
+import itertools
 from collections.abc import Iterable, Iterator
 
 import prometheus_client
@@ -14,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from api import names
 from controller import observer, snapshot
-from view import join, picture, problems
+from view import join, picture, problems, totals
 
 _WRITES = ("Create", "Change", "Delete", "Report", "Apply", "Remove", "Event", "TemplateCreate", "TemplateDelete")
 _ACTIONS = ("Intend", "Attach", "Move", "Tell", "Detach", "Forget")
@@ -137,15 +139,18 @@ class _Sums(Collector):
         if self.view is None or self.view.total is None:
             return
         states = "Cards by state; the states add up to all cards."
-        yield _by_state("cards", states, "model", ((one.name, one.tally) for one in self.view.models))
+        models = list(_models(self.view.models))
+        yield _by_state("cards", states, "model", iter(models))
         size = GaugeMetricFamily(_VIEW + "memory_bytes", "Memory of all cards.", labels=["model"])
         free = GaugeMetricFamily(_VIEW + "memory_free_bytes", "Memory that claims can still get.", labels=["model"])
-        for model in self.view.models:
-            size.add_metric([model.name], model.tally.memory)
-            if model.tally.memory_free is not None:
-                free.add_metric([model.name], model.tally.memory_free)
+        for name, tally in models:
+            size.add_metric([name], tally.memory)
+            if tally.memory_free is not None:
+                free.add_metric([name], tally.memory_free)
         yield size
         yield free
+        pools = ((one.name, one.tally) for one in self.view.remote_pools)
+        yield _by_state("pool_cards", "Remote cards by state; they are in elasticgpu_cards too.", "pool", pools)
         yield from self._classes(self.view.classes)
         wrong = GaugeMetricFamily(
             _VIEW + "problems", "Things that are wrong, as kubectl egpu lists them.", labels=["kind"]
@@ -192,6 +197,12 @@ class _Spaces(Collector):
             booked.add_metric([space.name], space.memory)
         yield held
         yield booked
+
+
+def _models(found: Iterable[picture.Model]) -> Iterator[tuple[str, picture.Tally]]:
+    """Those in nodes and those of pools together; by state they add up."""
+    for name, of in itertools.groupby(found, key=lambda one: one.name):
+        yield name, functools.reduce(totals.together, (one.tally for one in of))
 
 
 def _by_state(name: str, text: str, label: str, tallies: Iterator[tuple[str, picture.Tally]]) -> GaugeMetricFamily:

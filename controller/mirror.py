@@ -204,7 +204,8 @@ class Mirror:
             self.cluster.put_node(node)
         for name, _ in gone_nodes:
             self.cluster.drop_node(name)
-        self._take_slices(slices, tuple(rule for rule in rules.values() if rule is not None), at)
+        local = (rule for rule in rules.values() if rule is not None and rule.concerns(names.LOCAL_DRIVER))
+        self._take_slices(slices, tuple(local), at)
         changed_claims, gone_claims = self._seen_claims.news(claims)
         for key, before in gone_claims:
             self.cluster.book(before.uid, ())

@@ -178,7 +178,7 @@ def _of_tainted(cards: Iterable[picture.Card]) -> Iterator[Notice]:
     for card in cards:
         told = [one for one in card.taints if one.key != names.RETAINED_TAINT]
         for taint in told[:1] if card.holders else ():
-            text = f"its card {card.name} on node {card.node} is tainted {taint.key}{'=' if taint.value else ''}{taint.value}"
+            text = f"its card {card.name} {card.where} is tainted {taint.key}{'=' if taint.value else ''}{taint.value}"
             for holder in card.holders:
                 for pod in holder.pods:
                     yield Notice(

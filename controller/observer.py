@@ -1,6 +1,7 @@
 """The cluster's cards and who holds them, as one numbered picture after another.
 
     slices, classes (the watcher's) + claims, pods, nodes, ElasticGPU objects --> Scene --> recorder, metrics
+    RemotePools, RemoteLeases (the remote watcher's, where it is on) --------/
 
 A kind that is not listed yet is unknown with that reason: cards are then unknown too, not free. So a right that is
 missing, or a CRD that is, costs this picture alone. It is made in a thread, from the one before: the first one of a large
@@ -15,17 +16,20 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from controller import gpus, retention, watcher
+from api import names
+from controller import gpus, remotewatcher, retention, snapshot, watcher
 from kube import apiserver, informer
 from view import join, ledger, objects, reader
 
 _PACE_S = 1.0
 """Between pictures: claims come and go by the thousand, and people read once in a while."""
+_OFF = "remote cards are off in the controller (remote.enabled of the chart)"
 _REST = 4
 """So many times as long as a picture took, nothing is done: a large cluster's takes at most a fifth of a core."""
 _CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 _PODS = "/api/v1/pods"
 _NODES = "/api/v1/nodes"
+_SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +53,18 @@ class Scene:
 class Observer:
     """Watches what the picture is made of."""
 
-    def __init__(self, api: apiserver.APIServer, watch: watcher.Watcher) -> None:
+    def __init__(
+        self, api: apiserver.APIServer, watch: watcher.Watcher, far: remotewatcher.RemoteWatcher | None = None
+    ) -> None:
+        """`far` is None where remote cards are off: slices that were left are shown, leases are not known."""
         self._slices, self._classes, self._device_classes = watch.slices, watch.classes, watch.device_classes
         self._lent: tuple[informer.Informer[Any], ...] = (self._slices, self._classes, self._device_classes)
+        self._far = far
+        self._far_slices = watch.remote or informer.Informer(
+            api, _SLICES, project=snapshot.slice_, field_selector=f"spec.driver={names.REMOTE_DRIVER}"
+        )
+        if watch.remote is not None and far is not None:
+            self._lent += (watch.remote, far.pools, far.intents)
         self._claims = informer.Informer(api, _CLAIMS, project=reader.claim, quiet=True)
         self._pods = informer.Informer(api, _PODS, project=_pod, quiet=True)
         self._nodes = informer.Informer(api, _NODES, project=reader.node, quiet=True)
@@ -62,6 +75,8 @@ class Observer:
             "nodes": self._nodes,
             "elasticgpus": self._gpus,
         }
+        if watch.remote is None:
+            self._own["remote resourceslices"] = self._far_slices
         self._watch = watch
         self._rules = informer.Informer(api, retention.RULES, project=reader.taint_rule)
         self._no_rules = False
@@ -111,8 +126,10 @@ class Observer:
         return time.monotonic() - min(cuts) if cuts else None
 
     def _seen(self) -> objects.Objects:
+        slices = _both(_part(self._slices, "seen"), _part(self._far_slices, "seen"))
+        unwatched: objects.Part[Any] = objects.Part(unknown=_OFF if any(one.remote for one in slices.items) else "")
         return objects.Objects(
-            slices=_part(self._slices, "seen"),
+            slices=slices,
             claims=_part(self._claims),
             pods=_part(self._pods, "user"),
             drivers=_part(self._pods, "driver"),
@@ -120,6 +137,8 @@ class Observer:
             classes=_part(self._classes, "seen"),
             device_classes=_part(self._device_classes, "seen"),
             rules=objects.Part() if self._no_rules else _part(self._rules),
+            remote_pools=_part(self._far.pools, "seen") if self._far else unwatched,
+            leases=_part(self._far.intents, "seen") if self._far else unwatched,
         )
 
     @property
@@ -143,6 +162,10 @@ class Observer:
 def _pod(data: dict[str, Any]) -> _Pod | None:
     user, driver = reader.pod(data), reader.driver_pod(data)
     return _Pod(user=user, driver=driver) if user or driver else None
+
+
+def _both(near: objects.Part[Any], far: objects.Part[Any]) -> objects.Part[Any]:
+    return objects.Part(items=(*near.items, *far.items), unknown=near.unknown or far.unknown)
 
 
 def _part(kept: informer.Informer[Any], of: str = "") -> objects.Part[Any]:

@@ -68,7 +68,7 @@ class PoolKeeper:
         self._wake = asyncio.Event()
         self._heard_at = asyncio.get_running_loop().time()
         self._trouble = ""
-        self._pool_id = ""
+        self._pool_id = self._version = ""
         self._deposed = False
         self.taints_stored = True
         self.offer: resource.Pool | None = None
@@ -122,7 +122,7 @@ class PoolKeeper:
 
     async def _list(self) -> int:
         info = await self._pool.info()
-        self._pool_id = info.pool_id
+        self._pool_id, self._version = info.pool_id, info.version
         found, _ = await self._pool.devices()
         held, revision = await self._pool.leases()
         self._states = {device.name: device.state for device in found}
@@ -351,6 +351,7 @@ class PoolKeeper:
             devices=len(self._states or self._devices),
             leases=sum(not held.state.ended for held in (self._leases or {}).values()),
             pool_id=self._pool_id,
+            version=self._version,
             trouble=self._trouble or ("" if self._states is not None else "it has not answered yet"),
             at=resource.timestamp(self._clock()),
         )

@@ -34,7 +34,6 @@ _PHASE_TAINTS = {
     kinds.Phase.RELEASING: resource.Taint(key=names.RELEASING_TAINT, effect="NoSchedule"),
     kinds.Phase.FAILED: resource.Taint(key=names.BACK_OFF_TAINT, effect="NoSchedule"),
 }
-_REACHABLE = "Reachable"
 _UNREACHABLE = resource.Taint(key=names.UNREACHABLE_TAINT, effect="NoSchedule")
 _NUMBERS = re.compile(r"\d+")
 
@@ -77,22 +76,26 @@ def wanted(
     return resource.Pool(name=pool.name, devices=tuple(offered), labels=labels, owner=owner)
 
 
-def report(pool: remote.Pool, *, devices: int, leases: int, pool_id: str, trouble: str, at: str) -> kinds.PoolStatus:
+def report(
+    pool: remote.Pool, *, devices: int, leases: int, pool_id: str, trouble: str, at: str, version: str = ""
+) -> kinds.PoolStatus:
     """The status of a RemotePool."""
     reach = ("False", "NoAnswer", trouble) if trouble else ("True", "Answers", "")
     if pool.problem:
         reach = ("Unknown", "Invalid", pool.problem)
     before = {condition.type: condition for condition in pool.status.conditions}
-    old = before.get(_REACHABLE)
+    old = before.get(names.REACHABLE)
     condition = v1alpha1.Condition(
-        type=_REACHABLE,
+        type=names.REACHABLE,
         status=reach[0],
         reason=reach[1],
         message=reach[2][:1024],
         last_transition_time=old.last_transition_time if old and old.status == reach[0] else at,
         observed_generation=pool.generation,
     )
-    return kinds.PoolStatus(devices=devices, leases=leases, pool_id=pool_id, conditions=(condition,))
+    return kinds.PoolStatus(
+        devices=devices, leases=leases, pool_id=pool_id, version=version[:128], conditions=(condition,)
+    )
 
 
 def device(found: remote.Device) -> resource.Device:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from api import errors, lease, names, remote, resource
+from view import objects, reader
 
 JSON = Mapping[str, Any]
 Place = tuple[str, str, str]
@@ -23,7 +24,7 @@ LEASES = f"/apis/{names.API_VERSION}/{remote.LEASE_PLURAL}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """A RemotePool. Where `spec` is None, `problem` says why it could not be read."""
+    """A RemotePool. Where `spec` is None, `problem` says why it could not be read. `seen`: as the picture shows it."""
 
     name: str
     uid: str
@@ -31,6 +32,7 @@ class Pool:
     spec: remote.PoolSpec | None
     problem: str = ""
     status: remote.PoolStatus
+    seen: objects.RemotePool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,7 @@ class Intent:
     spec: remote.LeaseSpec
     status: remote.LeaseStatus
     created: str = ""
+    seen: objects.Lease | None = None
 
     @property
     def place(self) -> Place:
@@ -181,6 +184,7 @@ def pool(data: JSON) -> Pool:
         spec=spec,
         problem=problem,
         status=status,
+        seen=reader.remote_pool(data),
     )
 
 
@@ -195,6 +199,7 @@ def intent(data: JSON) -> Intent:
         spec=found.spec,
         status=found.status,
         created=meta.get("creationTimestamp") or "",
+        seen=reader.lease(data),
     )
 
 

@@ -57,7 +57,7 @@ def turn(
 ) -> Iterator[Write]:
     """What to write; nothing where nothing changed."""
     by_name = {rule.name: rule for rule in rules}
-    for card in cards.by_name(found).values():
+    for card in cards.by_name(card for card in found if not card.remote).values():
         rule = by_name.get(f"{names.RETAINED_RULE}{card.name}")
         mine = [holder for holder in card.holders if holder.class_name in keeping]
         if rule is None:

@@ -81,12 +81,6 @@ def page(front: desk.Desk, room: answers.Answers) -> web.Application:
     async def overview(_: web.Request, who: desk.Visitor) -> web.Response:
         return _json(await front.overview(who))
 
-    async def node(request: web.Request, who: desk.Visitor) -> web.Response:
-        return _json(await front.answer(who, functools.partial(pages.node, name=request.match_info["name"])))
-
-    async def card(request: web.Request, who: desk.Visitor) -> web.Response:
-        return _json(await front.answer(who, functools.partial(pages.card, name=request.match_info["name"])))
-
     async def pods(request: web.Request, who: desk.Visitor) -> web.Response:
         return _json(await front.answer(who, functools.partial(pages.pods, words=request.query.get("q", ""))))
 
@@ -118,7 +112,7 @@ def page(front: desk.Desk, room: answers.Answers) -> web.Application:
 
     app = web.Application()
     guarded = {
-        "overview": overview, "nodes/{name}": node, "cards/{name}": card, "pods": pods,
+        "overview": overview, **_named(front), "pods": pods,
         "pods/{namespace}/{name}": pod, "problems": problems, "search": search, "news": news, **_about_room(room),
     }  # fmt: skip
     app.add_routes([web.get(f"/api/{path}", _admitted(front, handler)) for path, handler in guarded.items()])
@@ -152,6 +146,19 @@ def _admitted(front: desk.Desk, handler: Guarded) -> Handler:
         return await handler(request, who)
 
     return guarded
+
+
+def _named(front: desk.Desk) -> dict[str, Guarded]:
+    """What is asked for by one name."""
+
+    def answering(make: Callable[..., pages.JSON | None]) -> Guarded:
+        async def answer(request: web.Request, who: desk.Visitor) -> web.Response:
+            return _json(await front.answer(who, functools.partial(make, name=request.match_info["name"])))
+
+        return answer
+
+    kinds = {"nodes": pages.node, "pools": pages.pool, "cards": pages.card}
+    return {f"{kind}/{{name}}": answering(make) for kind, make in kinds.items()}
 
 
 def _about_room(room: answers.Answers) -> dict[str, Guarded]:

@@ -17,14 +17,15 @@ _OPEN = (picture.State.FREE, picture.State.PARTLY)
 
 
 class Tallies:
-    """Cards by model and state."""
+    """Cards by model and state, the remote ones apart."""
 
     def __init__(self) -> None:
-        self._models: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._models: defaultdict[tuple[str, bool], Counter[str]] = defaultdict(Counter)
 
     def put(self, cards: Iterable[picture.Card], sign: int) -> None:
         for card in cards:
-            model = self._models[card.model or ""]
+            key = (card.model or "", card.remote)
+            model = self._models[key]
             model["total"] += sign
             model[_STATES[card.state]] += sign
             model["memory"] += sign * card.capacity.get(names.MEMORY, 0)
@@ -33,10 +34,13 @@ class Tallies:
             elif card.state in _OPEN:
                 model["memory_free"] += sign * card.free.get(names.MEMORY, 0)
             if not model["total"]:
-                del self._models[card.model or ""]
+                del self._models[key]
 
     def models(self) -> tuple[picture.Model, ...]:
-        return tuple(picture.Model(name=name, tally=_tally(found)) for name, found in sorted(self._models.items()))
+        return tuple(
+            picture.Model(name=name, tally=_tally(found), remote=remote)
+            for (name, remote), found in sorted(self._models.items(), key=lambda item: item[0])
+        )
 
     def total(self) -> picture.Tally:
         summed: Counter[str] = Counter()

@@ -2,6 +2,7 @@
 
     slices -> the current devices of each pool --+
     claims -> who has a result on a device ------+--> Card: state, holders, what is free
+    leases -> how a remote card is attached -----+
 
 What must stay true: only a pool's newest generation counts, as for the scheduler; a claim whose server stored no
 consumed capacity holds the whole card; claims with admin access hold nothing.
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from api import names
-from view import objects, picture
+from view import lent, objects, picture
 
 Key = tuple[str, str]
 """(pool, device)"""
@@ -32,6 +33,15 @@ class Pool:
     node: str
     generation: int
     slices: tuple[objects.Slice, ...]
+
+    @property
+    def remote(self) -> bool:
+        return any(item.remote for item in self.slices)
+
+    @property
+    def order(self) -> tuple[bool, str, str]:
+        """By node; remote pools after all nodes."""
+        return self.remote, self.node, self.name
 
     @property
     def incomplete(self) -> str:
@@ -60,20 +70,27 @@ def build(
     claims: objects.Part[objects.Claim],
     pods: objects.Part[objects.Pod],
     rules: Iterable[objects.TaintRule] = (),
+    leases: Iterable[objects.Lease] = (),
 ) -> tuple[picture.Card, ...]:
-    """All cards in the order of nodes and slices."""
+    """All cards in the order of nodes and slices, those of remote pools at the end."""
     of_pool = rules_by_pool(rules)
     results = _results(claims.items)
     uses = _uses(pods.items)
     unknown = _not_known(claims)
+    lending = lent.by_card(leases)
     return tuple(
-        _card(_tainted(device, mine, at, unknown), pool, at, uses, unknown)
-        for pool in sorted(found, key=lambda pool: (pool.node, pool.name))
-        for mine in ((*of_pool.get("", ()), *of_pool.get(pool.name, ())),)
+        _card(_tainted(device, mine, at, unknown), pool, at, uses, unknown, lending.get((pool.name, device.name), ()))
+        for pool in sorted(found, key=lambda pool: pool.order)
+        for mine in (_of_driver(pool, (*of_pool.get("", ()), *of_pool.get(pool.name, ()))),)
         for item in pool.slices
         for device in item.devices
         for at in (results.get((pool.name, device.name), ()),)
     )
+
+
+def _of_driver(pool: Pool, rules: tuple[objects.TaintRule, ...]) -> tuple[objects.TaintRule, ...]:
+    driver = names.REMOTE_DRIVER if pool.remote else names.LOCAL_DRIVER
+    return tuple(rule for rule in rules if rule.concerns(driver))
 
 
 def amounts(result: objects.Result, capacity: Mapping[str, int]) -> Mapping[str, int]:
@@ -157,10 +174,12 @@ def _card(
     results: Iterable[_Held],
     uses: Uses,
     unknown: str,
+    leases: tuple[objects.Lease, ...],
 ) -> picture.Card:
     capacity = sizes(device.capacity)
     at = sorted(results, key=lambda pair: (pair[0].since or pair[0].created, pair[0].namespace, pair[0].name))
-    holders = tuple(_holder(claim, result, capacity, uses) for claim, result in at if not result.admin)
+    holders = tuple(_holder(claim, result, capacity, uses, leases) for claim, result in at if not result.admin)
+    attached = {holder.attachment.lease for holder in holders if holder.attachment} if leases else ()
     free: Mapping[str, int] | None = _free(device, capacity, holders)
     state, reason = _state(device, pool, holders, free or {})
     if unknown and state is not picture.State.HELD:
@@ -169,7 +188,7 @@ def _card(
         name=device.name,
         uuid=device.uuid,
         model=device.model,
-        node=pool.node or pool.name.removeprefix(names.POOL_PREFIX),
+        node="" if pool.remote else pool.node or pool.name.removeprefix(names.POOL_PREFIX),
         pool=pool.name,
         bus_id=device.bus_id,
         driver_version=device.driver_version,
@@ -178,12 +197,21 @@ def _card(
         capacity=capacity,
         free=free,
         holders=holders,
-        observers=tuple(_holder(claim, result, {}, uses) for claim, result in at if result.admin),
+        observers=tuple(_holder(claim, result, {}, uses, ()) for claim, result in at if result.admin),
         taints=device.taints,
+        remote=pool.remote,
+        ending=tuple(lent.attachment(one) for one in leases if one.name not in attached),
     )
 
 
-def _holder(claim: objects.Claim, result: objects.Result, capacity: Mapping[str, int], uses: Uses) -> picture.Holder:
+def _holder(
+    claim: objects.Claim,
+    result: objects.Result,
+    capacity: Mapping[str, int],
+    uses: Uses,
+    leases: tuple[objects.Lease, ...],
+) -> picture.Holder:
+    lease = lent.own(leases, claim.uid)
     return picture.Holder(
         namespace=claim.namespace,
         claim=claim.name,
@@ -195,6 +223,8 @@ def _holder(claim: objects.Claim, result: objects.Result, capacity: Mapping[str,
         share_id=result.share_id,
         enforcement=result.enforcement,
         pods=tuple(_pods(claim, result.request, uses)),
+        node=claim.node or (lease.node if lease else "") if result.remote else "",
+        attachment=lent.attachment(lease) if lease else None,
     )
 
 

@@ -1,7 +1,7 @@
 """The only join of slices, claims, pods, classes, nodes and drivers.
 
     Objects --> cards (with holders) --> totals
-                     |               --> pods, claims --> problems
+                     |               --> pods, claims, remote pools, leases --> problems
 
 What it is given is all that it looks at: the same objects give the same picture, for the controller and for a user's
 command line alike. Each part is made when it is first asked for, and kept: who prints cards does not pay for problems.
@@ -13,7 +13,7 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
-from view import cards, objects, picture, problems, totals, users
+from view import cards, lenders, objects, picture, problems, totals, users
 
 _Pools = tuple[cards.Pool, ...]
 
@@ -27,7 +27,8 @@ class View:
 
     @functools.cached_property
     def cards(self) -> tuple[picture.Card, ...]:
-        return cards.build(self.pools, self._seen.claims, self._seen.pods, self._seen.rules.items)
+        seen = self._seen
+        return cards.build(self.pools, seen.claims, seen.pods, seen.rules.items, seen.leases.items)
 
     @functools.cached_property
     def pods(self) -> tuple[picture.Pod, ...]:
@@ -36,6 +37,14 @@ class View:
     @functools.cached_property
     def claims(self) -> tuple[picture.Claim, ...]:
         return users.claims(self.known)
+
+    @functools.cached_property
+    def remote_pools(self) -> tuple[picture.RemotePool, ...]:
+        return lenders.pools(self.pools, self.cards, self._seen)
+
+    @functools.cached_property
+    def leases(self) -> tuple[picture.Lease, ...]:
+        return lenders.leases(self.known)
 
     @functools.cached_property
     def total(self) -> picture.Tally | None:
@@ -68,7 +77,7 @@ class View:
 
     @functools.cached_property
     def problems(self) -> tuple[picture.Problem, ...]:
-        return problems.find(self.pools, self.known, self.pods)
+        return problems.find(self.pools, self.known, self.pods, self.remote_pools, self.leases)
 
     @functools.cached_property
     def unknown(self) -> Mapping[str, str]:

@@ -1,7 +1,7 @@
 """The picture kept up to date: after an event only what it touches is made anew.
 
-    Objects, those that did not change the very same as before --> which differ --> the pools, claims, pods, nodes that
-        these touch --> their cards, rows and problems --> the next View
+    Objects, those that did not change the very same as before --> which differ --> the pools, claims, pods, nodes,
+        leases that these touch --> their cards, rows and problems --> the next View
 
 What must stay true: it gives what `join.View` gives of the same objects, whatever came before; tests/view/test_ledger.py
 compares. A View that was given out never changes. Where a kind becomes known or unknown, or device classes change,
@@ -12,12 +12,12 @@ import bisect
 import itertools
 import operator
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from api import names
-from view import books, cards, join, objects, picture, problems, totals, users
+from view import books, cards, join, lenders, objects, picture, problems, totals, users
 
 K = TypeVar("K", bound=Hashable)
 M = TypeVar("M", bound=Hashable)
@@ -95,6 +95,18 @@ class Index(Generic[K, M]):
             del self._members[key]
 
 
+@dataclass(slots=True, kw_only=True)
+class _Touched:
+    """What something was heard of. `lenders`: remote pools."""
+
+    pools: set[str] = field(default_factory=set)
+    claims: set[objects.Reference] = field(default_factory=set)
+    pods: set[objects.Reference] = field(default_factory=set)
+    nodes: set[str] = field(default_factory=set)
+    leases: set[str] = field(default_factory=set)
+    lenders: set[str] = field(default_factory=set)
+
+
 class Ledger:
     """Makes one View after another; one caller at a time."""
 
@@ -110,10 +122,11 @@ class Ledger:
             self._reset()
             self._basis = basis
             self._made_for = totals.made_for(seen.classes.items)
-        pools, claims, pods, nodes = self._differing(seen)
+        touched = self._differing(seen)
+        pools, claims, pods, nodes = touched.pools, touched.claims, touched.pods, touched.nodes
         nodes |= {node for pool in pools for node in self._renew_pool(pool, seen)}
         if self._moved:
-            self._order[:] = sorted(self._pools, key=lambda name: (self._pools[name].node, name))
+            self._order[:] = sorted(self._pools, key=lambda name: self._pools[name].order)
             self._names[:] = sorted(self._pools)
             self._moved = False
         for node in nodes:
@@ -125,6 +138,7 @@ class Ledger:
         for pod in pods:
             self._renew_pod(pod, known)
         self._renew_problems(about, claims, pods, known)
+        self._renew_lent(pools | touched.lenders, touched.leases | self._leases_of_claim.of(*claims), seen)
         return self._made(seen, known.total)
 
     def _reset(self) -> None:
@@ -134,6 +148,11 @@ class Ledger:
         self._nodes: Kept[str, objects.Node] = Kept("name")
         self._drivers: Kept[objects.Reference, objects.DriverPod] = Kept("namespace", "name")
         self._rules: Kept[str, objects.TaintRule] = Kept("name")
+        self._remote_pools: Kept[str, objects.RemotePool] = Kept("name")
+        self._leases: Kept[str, objects.Lease] = Kept("name")
+        self._leases_of_pool: Index[str, str] = Index()
+        self._leases_of_claim: Index[objects.Reference, str] = Index()
+        self._lenders: dict[str, picture.RemotePool] = {}
         self._rules_of: Index[str, str] = Index()
         self._slices_of: Index[str, str] = Index()
         self._claims_of_pool: Index[str, objects.Reference] = Index()
@@ -162,10 +181,7 @@ class Ledger:
         self._waiting: set[objects.Reference] = set()
         self._wrong: dict[tuple[str, Any], tuple[picture.Problem, ...]] = {}
 
-    def _differing(
-        self, seen: objects.Objects
-    ) -> tuple[set[str], set[objects.Reference], set[objects.Reference], set[str]]:
-        """Pools, claims, pods and nodes that something was heard of."""
+    def _differing(self, seen: objects.Objects) -> _Touched:
         pools: set[str] = set()
         for name, (_, item) in self._slices.take(seen.slices.items).items():
             pools |= self._slices_of.put(name, (item.pool,) if item else ())
@@ -190,7 +206,12 @@ class Ledger:
         nodes = set(self._nodes.take(seen.nodes.items))
         for ref, (_, driver) in self._drivers.take(seen.drivers.items).items():
             nodes |= self._drivers_of.put(ref, (driver.node,) if driver else ())
-        return pools, touched, set(pods), nodes
+        leases = self._leases.take(seen.leases.items)
+        for name, (_, lease) in leases.items():
+            pools |= self._leases_of_pool.put(name, (lease.pool,) if lease else ())
+            self._leases_of_claim.put(name, ((lease.namespace, lease.claim),) if lease else ())
+        lenders_ = set(self._remote_pools.take(seen.remote_pools.items))
+        return _Touched(pools=pools, claims=touched, pods=set(pods), nodes=nodes, leases=set(leases), lenders=lenders_)
 
     def _renew_pool(self, name: str, seen: objects.Objects) -> set[str]:
         """Gives the nodes that it is of, and was."""
@@ -206,18 +227,20 @@ class Ledger:
             pods = tuple(self._by_uid[uid] for uid in uids if uid in self._by_uid)
             claims = replace(seen.claims, items=tuple(holding))
             rules = [self._rules.now[one] for one in sorted(self._rules_of.of("", name))]
-            made = cards.build((pool,), claims, replace(seen.pods, items=pods), rules)
+            leases = [self._leases.now[one] for one in self._leases_of_pool.of(name)]
+            made = cards.build((pool,), claims, replace(seen.pods, items=pods), rules, leases)
             for book in self._books:
                 book.put(made, 1)
             self._by_key |= {(card.pool, card.name): card for card in made}
             self._pools[name], self._cards[name] = pool, made
         now, pool_now = self._cards.get(name, ()), self._pools.get(name)
-        if (was and was.node) != (pool_now and pool_now.node):
+        if (was and was.order) != (pool_now and pool_now.order):
             self._moved = True
-        return set(self._pools_of_node.put(name, {card.node for card in now} | self._node_of(name)))
+        return set(self._pools_of_node.put(name, {card.node for card in now if not card.remote} | self._node_of(name)))
 
     def _node_of(self, pool: str) -> set[str]:
-        return {self._pools[pool].node} - {""} if pool in self._pools else set()
+        found = self._pools.get(pool)
+        return {found.node} - {""} if found and not found.remote else set()
 
     def _label(self, uid: str) -> str:
         return self._by_uid[uid].workload_type if uid in self._by_uid else ""
@@ -282,6 +305,22 @@ class Ledger:
             pod = self._pod_rows.get(ref)
             self._found("pod", ref, problems.of_pod(pod) if pod else ())
 
+    def _renew_lent(self, pools: Iterable[str], leases: Iterable[str], seen: objects.Objects) -> None:
+        for name in pools:
+            self._lenders.pop(name, None)
+            self._cells.pop(picture.POOL + name, None)
+            self._found("lender", name, ())
+            known, pool = self._remote_pools.now.get(name), self._pools.get(name)
+            if known or (pool and pool.remote):
+                of = self._cards.get(name, ()) if pool and pool.remote else ()
+                row = self._lenders[name] = lenders.pool(name, of, known, seen)
+                self._cells |= totals.cells(of)
+                self._found("lender", name, problems.of_lender(row))
+        for name in leases:
+            lease = self._leases.now.get(name)
+            told = problems.of_lease(lenders.lease(lease, self._claims.now, seen)) if lease else ()
+            self._found("lease", name, told)
+
     def _found(self, kind: str, key: Hashable, found: Iterable[picture.Problem]) -> None:
         self._wrong.pop((kind, key), None)
         if told := tuple(found):
@@ -300,6 +339,7 @@ class Ledger:
             "cells": dict(self._cells),
             "classes": totals.classes_of(self._classes.booked(), seen.claims.items, seen.classes.items),
             "pods": tuple(map(self._pod_rows.__getitem__, self._pod_order)),
+            "remote_pools": tuple(map(self._lenders.__getitem__, sorted(self._lenders))),
             "problems": problems.ordered(wrong),
         }
         return join.View(seen, made)

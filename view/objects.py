@@ -40,7 +40,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaintRule:
-    """A taint that somebody put on devices beside the driver: empty `pool` and `device` stand for all.
+    """A taint that somebody put on devices beside the driver: empty `driver`, `pool` and `device` stand for all.
 
     retained_for: UIDs of claims; while all of them hold the device, the rule only remembers them.
     """
@@ -51,6 +51,10 @@ class TaintRule:
     taint: Taint
     retained_for: tuple[str, ...] = ()
     version: str = field(default="", compare=False)
+    driver: str = ""
+
+    def concerns(self, driver: str) -> bool:
+        return self.driver in ("", driver)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +73,8 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
+    """`remote`: of cards that are reached over the network; its pool is a remote pool, and no node's."""
+
     name: str
     pool: str
     generation: int
@@ -77,11 +83,15 @@ class Slice:
     node: str
     created: str
     devices: tuple[Device, ...]
+    remote: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One device of an allocation. `consumed` is empty where the server stored no capacity for it."""
+    """One device of an allocation. `consumed` is empty where the server stored no capacity for it.
+
+    awaited: why the pod may not have it yet, of a remote card that is not attached.
+    """
 
     request: str
     pool: str
@@ -90,11 +100,16 @@ class Result:
     share_id: str = ""
     consumed: tuple[tuple[str, int], ...] = ()
     enforcement: str = ""
+    remote: bool = False
+    awaited: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """`classes`: request -> class, a subrequest under `request/subrequest`. `results`: devices of our driver alone."""
+    """`classes`: request -> class, a subrequest under `request/subrequest`. `results`: devices of our drivers alone.
+
+    node: the one that the allocation is good for, where it is one.
+    """
 
     namespace: str
     name: str
@@ -108,6 +123,7 @@ class Claim:
     """(name, uid) of pods."""
     other_users: int = 0
     deleting: bool = False
+    node: str = ""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -193,6 +209,43 @@ class DriverPod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemotePool:
+    """Where cards can be had over the network. `reachable` is None where `reason` says why it is not known.
+
+    version: of the agent that answers. cards, leases: as the pool itself counts them.
+    """
+
+    name: str
+    created: str
+    endpoint: str = ""
+    reachable: bool | None = None
+    reason: str = ""
+    since: str = ""
+    version: str = ""
+    cards: int = 0
+    leases: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A claim's hold on a remote card. `uid`: of the claim. `since`: when the phase began."""
+
+    name: str
+    pool: str
+    device: str
+    namespace: str
+    claim: str
+    uid: str
+    node: str
+    phase: str
+    since: str
+    created: str
+    reason: str = ""
+    by: str = ""
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Objects:
     """What the picture is made of. A kind that nobody asked for is unknown for that reason."""
 
@@ -204,3 +257,5 @@ class Objects:
     nodes: Part[Node] = field(default_factory=lambda: Part(unknown=NOT_ASKED))
     drivers: Part[DriverPod] = field(default_factory=lambda: Part(unknown=NOT_ASKED))
     rules: Part[TaintRule] = field(default_factory=lambda: Part(unknown=NOT_ASKED))
+    remote_pools: Part[RemotePool] = field(default_factory=lambda: Part(unknown=NOT_ASKED))
+    leases: Part[Lease] = field(default_factory=lambda: Part(unknown=NOT_ASKED))

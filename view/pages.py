@@ -1,4 +1,5 @@
-"""The picture as the web page asks for it: first sums and one short row a node, then a node, a card, a pod, a search.
+"""The picture as the web page asks for it: first sums and one short row a node or remote pool, then each, a card, a pod,
+a search.
 
     View + Scope --> JSON, bounded: every list says how many it left out
 
@@ -22,14 +23,14 @@ _FLAGS = {True: "y", False: "n", None: "?"}
 def overview(view: join.View, seen: scope.Scope) -> JSON:
     """The first screen: small for 5,000 nodes, and nobody's names in it but those that may be seen."""
     waiting = [one for one in scope.pods(view.pods, seen) if one.waiting]
-    models = [one.name for one in view.models]
     return {
         "total": document.plain(view.total),
         "models": document.plain(view.models),
         "classes": document.plain(view.classes),
         "namespaces": document.plain(scope.booked(view.namespaces, seen)),
         "workloadTypes": document.plain(view.workload_types),
-        "nodes": _capped(_node_rows(view, models), _NODES),
+        "nodes": _capped(_node_rows(view), _NODES),
+        "pools": _capped(_pool_rows(view), _ROWS),
         "problems": problems(view, seen),
         "waiting": _capped([document.plain(one) for one in _oldest(waiting)[:_FIRST]], _FIRST, of=len(waiting)),
         "unknown": dict(view.unknown),
@@ -45,14 +46,33 @@ def problems(view: join.View, seen: scope.Scope, most: int = _FIRST) -> JSON:
 
 
 def node(view: join.View, seen: scope.Scope, name: str) -> JSON | None:
+    """Also one without cards, where a remote card is used."""
     found = next((one for one in view.nodes if one.name == name), None)
+    lent = [one for one in view.cards if one.remote and any(holder.node == name for holder in one.holders)]
+    if found is None and lent:
+        found = picture.Node(name=name, models=(), tally=picture.Tally())
     if found is None:
         return None
     cards = [one for one in view.cards if one.node == name]
     return {
         "node": document.plain(found),
-        "cards": _capped([_card(one, seen) for one in cards], _ROWS),
+        "cards": _capped([_card(one, seen) for one in cards[:_ROWS]], _ROWS, of=len(cards)),
+        "remote": _capped([_card(one, seen) for one in lent[:_ROWS]], _ROWS, of=len(lent)),
         "problems": _about(view, seen, {f"node {name}", f"pool {names.POOL_PREFIX}{name}"}),
+    }
+
+
+def pool(view: join.View, seen: scope.Scope, name: str) -> JSON | None:
+    found = next((one for one in view.remote_pools if one.name == name), None)
+    if found is None:
+        return None
+    cards = [one for one in view.cards if one.remote and one.pool == name]
+    leases = scope.leases([one for one in view.leases if one.pool == name], seen)
+    return {
+        "pool": document.plain(found),
+        "cards": _capped([_card(one, seen) for one in cards[:_ROWS]], _ROWS, of=len(cards)),
+        "leases": _capped([document.plain(one) for one in leases[:_ROWS]], _ROWS, of=len(leases)),
+        "problems": _about(view, seen, {f"pool {name}", *(f"lease {one.name}" for one in leases)}),
     }
 
 
@@ -62,7 +82,9 @@ def card(view: join.View, seen: scope.Scope, name: str) -> JSON | None:
     found = next((one for one in view.cards if one.name == wanted or (one.uuid or "").lower() == wanted), None)
     if found is None:
         return None
-    return {"card": _card(found, seen), "problems": _about(view, seen, {f"card {found.name}"})}
+    leases = [*(one.attachment for one in found.holders if one.attachment), *found.ending]
+    about = {f"card {found.name}", *(f"lease {one.lease}" for one in leases)}
+    return {"card": _card(found, seen), "problems": _about(view, seen, about)}
 
 
 def pods(view: join.View, seen: scope.Scope, words: str = "") -> JSON:
@@ -89,10 +111,11 @@ def pod(view: join.View, seen: scope.Scope, namespace: str, name: str) -> JSON |
 
 
 def search(view: join.View, seen: scope.Scope, words: str) -> JSON:
-    """Nodes, then cards, then pods, then claims that have the words in a name."""
+    """Nodes, then remote pools, cards, pods and claims that have the words in a name."""
     found: list[JSON] = []
     kinds: Sequence[tuple[str, Iterable[Any], Callable[[Any], tuple[str, ...]]]] = (
         ("node", view.nodes, lambda one: (one.name,)),
+        ("pool", view.remote_pools, lambda one: (one.name, one.endpoint)),
         ("card", view.cards, lambda one: (one.name, one.model or "", one.bus_id or "")),
         ("pod", scope.pods(view.pods, seen), lambda one: (one.namespace, one.name)),
         ("claim", (one for one in view.claims if seen.sees(one.namespace)), lambda one: (one.namespace, one.name)),
@@ -113,9 +136,9 @@ def _card(found: picture.Card, seen: scope.Scope) -> JSON:
     return plain | {"booked": shown, "level": totals.level(found)}
 
 
-def _node_rows(view: join.View, models: Sequence[str]) -> list[list[Any]]:
+def _node_rows(view: join.View) -> list[list[Any]]:
     """Name, a letter a card, `y`, `n` or `?` for the node being ready and its driver answering, its models by number."""
-    number = {name: index for index, name in enumerate(models)}
+    number = {one.name: index for index, one in enumerate(view.models) if not one.remote}
     return [
         [
             one.name,
@@ -127,6 +150,20 @@ def _node_rows(view: join.View, models: Sequence[str]) -> list[list[Any]]:
     ]
 
 
+def _pool_rows(view: join.View) -> list[list[Any]]:
+    """Name, a letter a card, `y`, `n` or `?` for the pool being reachable, its models by number."""
+    number = {one.name: index for index, one in enumerate(view.models) if one.remote}
+    return [
+        [
+            one.name,
+            view.cells.get(picture.POOL + one.name, ""),
+            _FLAGS[one.reachable],
+            [number[name] for name in one.models],
+        ]
+        for one in view.remote_pools
+    ]
+
+
 def _about(view: join.View, seen: scope.Scope, whom: set[str]) -> list[JSON]:
     return [document.plain(one) for one in scope.problems(view.problems, seen) if one.about in whom]
 
@@ -134,7 +171,9 @@ def _about(view: join.View, seen: scope.Scope, whom: set[str]) -> list[JSON]:
 def _hit(kind: str, one: Any) -> JSON:
     namespace = getattr(one, "namespace", "")
     says = one.state if kind in ("card", "claim") else one.phase if kind == "pod" else ""
-    at = getattr(one, "node", "") or ", ".join(getattr(one, "cards", ()) if kind == "claim" else ())
+    at = (one.place if kind == "card" else getattr(one, "node", "")) or ", ".join(
+        getattr(one, "cards", ()) if kind == "claim" else ()
+    )
     pods_ = list(one.pods[:1]) if kind == "claim" else []
     return {"kind": kind, "namespace": namespace, "name": one.name, "state": str(says), "at": at, "pods": pods_}
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from view import objects
 
+POOL = "pool/"
+
 
 class State(enum.StrEnum):
     FREE = "Free"
@@ -34,8 +36,25 @@ class PodUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """The lease by which a claim has a remote card.
+
+    runs_out: when its pool ends it at the latest, since nobody renews it any more; empty while it is renewed.
+    """
+
+    lease: str
+    phase: str
+    since: str
+    reason: str = ""
+    runs_out: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A claim at a card. `amounts`: what it takes of the card. `enforcement`: what the node says holds it to that."""
+    """A claim at a card. `amounts`: what it takes of the card. `enforcement`: what the node says holds it to that.
+
+    node: where a remote card is used. attachment: None for a card in a node, and where the leases are not known.
+    """
 
     namespace: str
     claim: str
@@ -47,11 +66,36 @@ class Holder:
     share_id: str = ""
     enforcement: str = ""
     pods: tuple[PodUse, ...] = ()
+    node: str = ""
+    attachment: Attachment | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A lease of a remote card, and whether its claim holds that card: None where that is not known."""
+
+    name: str
+    pool: str
+    device: str
+    namespace: str
+    claim: str
+    node: str
+    phase: str
+    since: str
+    reason: str
+    runs_out: str
+    attached_by: str
+    created: str
+    pods: tuple[str, ...] = ()
+    held: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """`free`: what is left of each capacity; None where that is not known. `observers` hold nothing: admin access."""
+    """`free`: what is left of each capacity; None where that is not known. `observers` hold nothing: admin access.
+
+    remote: its place is a pool, and `node` is empty. ending: leases of claims that hold it no more.
+    """
 
     name: str
     uuid: str | None
@@ -67,6 +111,17 @@ class Card:
     holders: tuple[Holder, ...] = ()
     observers: tuple[Holder, ...] = ()
     taints: tuple[objects.Taint, ...] = ()
+    remote: bool = False
+    ending: tuple[Attachment, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Its node, or `pool/` and the name of its pool."""
+        return f"{POOL}{self.pool}" if self.remote else self.node
+
+    @property
+    def where(self) -> str:
+        return f"of pool {self.pool}" if self.remote else f"on node {self.node}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +140,11 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
+    """Remote cards are counted apart: not every claim can get one."""
+
     name: str
     tally: Tally
+    remote: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +156,36 @@ class Node:
     tally: Tally
     ready: bool | None = None
     driver: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """A taint that cards of a pool have, how many, and since when."""
+
+    taint: str
+    cards: int
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemotePool:
+    """Cards that can be had over the network. `reachable` is None where `reason` says why it is not known.
+
+    known: whether there is a RemotePool of that name, None where that could not be read. `leases`: None likewise.
+    """
+
+    name: str
+    models: tuple[str, ...]
+    tally: Tally
+    known: bool | None
+    reachable: bool | None
+    reason: str
+    since: str
+    endpoint: str
+    version: str
+    created: str
+    leases: int | None
+    troubles: tuple[Trouble, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +216,7 @@ class Class:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodCard:
-    """A card that a pod has, and by which request it has it."""
+    """A card that a pod has, and by which request it has it. `node` is that of the card: a remote one has none."""
 
     card: str
     node: str
@@ -138,6 +226,8 @@ class PodCard:
     containers: tuple[str, ...]
     amounts: Mapping[str, int]
     observes: bool = False
+    pool: str = ""
+    remote: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +249,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """`state`: Waiting, Allocated (nobody uses it) or InUse; Deleting goes first."""
+    """`state`: Waiting, Allocated (nobody uses it) or InUse; Deleting goes first. `nodes`: where its cards are used."""
 
     namespace: str
     name: str
@@ -171,6 +261,8 @@ class Claim:
     pods: tuple[str, ...]
     created: str
     since: str
+    pools: tuple[str, ...] = ()
+    """Remote ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

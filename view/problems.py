@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 from api import names
-from view import cards, objects, picture, users
+from view import cards, lent, objects, picture, users
 
 _DRIVER_LABELS = ",".join(f"{key}={value}" for key, value in names.DRIVER_PODS.items())
 _DRIVER_PODS = f"kubectl get pods -A -l {_DRIVER_LABELS} -o wide"
@@ -28,12 +28,31 @@ class Kind(enum.StrEnum):
     CLASS_NOT_READY = "ClassNotReady"
     CLASS_EMPTY = "ClassMatchesNothing"
     PENDING = "PodPending"
+    UNREACHABLE = "PoolUnreachable"
+    POOL_GONE = "PoolGone"
+    DRAINING = "PoolDraining"
+    CARDS_LOST = "PoolCardsLost"
+    RELEASING = "LeaseReleasing"
+    LEASE_LOST = "LeaseLost"
+    UNCLAIMED = "LeaseUnclaimed"
 
 
 _ORDER = {kind.value: place for place, kind in enumerate(Kind)}
 
 
-def find(pools: Iterable[cards.Pool], known: users.Known, pods: Iterable[picture.Pod]) -> tuple[picture.Problem, ...]:
+_TOLD_BY_POOL = {
+    names.UNREACHABLE_TAINT, names.DRAINING_TAINT, names.REMOTE_LOST_TAINT, names.RELEASING_TAINT, names.BACK_OFF_TAINT
+}  # fmt: skip
+"""Taints of remote cards that are one problem of their pool, or of a lease, and not one of each card."""
+
+
+def find(
+    pools: Iterable[cards.Pool],
+    known: users.Known,
+    pods: Iterable[picture.Pod],
+    lenders: Iterable[picture.RemotePool],
+    leases: Iterable[picture.Lease],
+) -> tuple[picture.Problem, ...]:
     nodes = {node.name: node for node in known.seen.nodes.items}
     return ordered(
         itertools.chain(
@@ -42,6 +61,8 @@ def find(pools: Iterable[cards.Pool], known: users.Known, pods: Iterable[picture
             *(of_pool(pool, nodes.get(pool.node), known) for pool in pools),
             of_classes(known.seen.classes),
             *map(of_pod, pods),
+            *map(of_lender, lenders),
+            *map(of_lease, leases),
         )
     )
 
@@ -71,7 +92,7 @@ def _card_gone(claim: objects.Claim, result: objects.Result, known: users.Known,
     """A card that is gone takes its pods with it; one whose driver is away for a while does not."""
     message = f"has card {result.device} of pool {result.pool}, which is no longer published"
     node = result.pool.removeprefix(names.POOL_PREFIX)
-    if known.seen.drivers.whole and not known.answers(node):
+    if not result.remote and known.seen.drivers.whole and not known.answers(node):
         message, command = f"{message}: no driver answers on node {node}", _driver_pods(node)
     elif claim.reserved_for:
         command = f"kubectl delete pod {claim.reserved_for[0][0]} -n {claim.namespace}"
@@ -85,14 +106,16 @@ def of_card(card: picture.Card) -> Iterator[picture.Problem]:
     look = f"kubectl egpu card {card.name}"
     for taint in card.taints:
         if taint.key == names.RETAINED_TAINT:
-            message = f"on node {card.node} was released, and is kept back until somebody frees it"
+            message = f"{card.where} was released, and is kept back until somebody frees it"
             command = f"kubectl egpu release {card.name}"
             yield _problem(Kind.RETAINED, f"card {card.name}", message, taint.since, command)
+            continue
+        if card.remote and taint.key in _TOLD_BY_POOL:
             continue
         said = f"{taint.key}={taint.value}" if taint.value else taint.key
         if taint.key == names.UNBOOKED_TAINT:
             said = f"{said} ({taint.value} or more of its memory is used and not booked by any claim)"
-        message = f"on node {card.node} is tainted {said}:{taint.effect}" + (
+        message = f"{card.where} is tainted {said}:{taint.effect}" + (
             f" while {len(card.holders)} claims hold it" if card.holders else ""
         )
         yield _problem(Kind.TAINTED, f"card {card.name}", message, taint.since, look)
@@ -100,7 +123,7 @@ def of_card(card: picture.Card) -> Iterator[picture.Problem]:
         taken = sum(holder.amounts.get(name, 0) for holder in card.holders)
         if taken > total:
             since = max(holder.since for holder in card.holders)
-            message = f"on node {card.node} has {total} {name}, and its holders have {taken}"
+            message = f"{card.where} has {total} {name}, and its holders have {taken}"
             yield _problem(Kind.OVERBOOKED, f"card {card.name}", message, since, look)
 
 
@@ -109,7 +132,8 @@ def of_pool(pool: cards.Pool, node: objects.Node | None, known: users.Known) -> 
     created = max(item.created for item in pool.slices)
     if words := pool.incomplete:
         message = f"{words}: the scheduler passes it over until it is whole"
-        yield _problem(Kind.INCOMPLETE, f"pool {pool.name}", message, created, _driver_pods(pool.node))
+        command = f"kubectl describe remotepool {pool.name}" if pool.remote else _driver_pods(pool.node)
+        yield _problem(Kind.INCOMPLETE, f"pool {pool.name}", message, created, command)
     if not pool.node or not any(item.devices for item in pool.slices):
         return
     if node is None and known.seen.nodes.whole:
@@ -140,6 +164,45 @@ def of_pod(pod: picture.Pod) -> Iterator[picture.Problem]:
     if pod.waiting:
         about, look = f"pod {pod.namespace}/{pod.name}", f"kubectl egpu explain pod/{pod.name} -n {pod.namespace}"
         yield _problem(Kind.PENDING, about, pod.waiting, pod.waits_since, look, pod.namespace)
+
+
+def of_lender(pool: picture.RemotePool) -> Iterator[picture.Problem]:
+    """What is wrong with all cards of a pool is one problem."""
+    about, look = f"pool {pool.name}", f"kubectl describe remotepool {pool.name}"
+    tainted = {trouble.taint: trouble for trouble in pool.troubles}
+    if pool.reachable is False:
+        cards_ = f"; nobody new gets its {pool.tally.total} cards" if pool.tally.total else ""
+        message = f"does not answer{cards_}: {pool.reason}"
+        yield _problem(Kind.UNREACHABLE, about, message, pool.since, look)
+    elif pool.reachable is None and (found := tainted.get(names.UNREACHABLE_TAINT)):
+        message = f"does not answer; nobody new gets {found.cards} of its {pool.tally.total} cards"
+        yield _problem(Kind.UNREACHABLE, about, message, found.since, look)
+    if pool.known is False:
+        command = f"kubectl get resourceslices --field-selector spec.driver={names.REMOTE_DRIVER}"
+        yield _problem(Kind.POOL_GONE, about, "has no RemotePool any more, its cards are still published", "", command)
+    if found := tainted.get(names.DRAINING_TAINT):
+        message = f"takes {found.cards} of its {pool.tally.total} cards out of use: nobody new gets them"
+        yield _problem(Kind.DRAINING, about, message, found.since, "kubectl egpu cards --remote -o wide")
+    if found := tainted.get(names.REMOTE_LOST_TAINT):
+        message = f"has lost {found.cards} of its {pool.tally.total} cards: they are gone, unwell, or their server died"
+        yield _problem(Kind.CARDS_LOST, about, message, found.since, "kubectl egpu cards --remote -o wide")
+
+
+def of_lease(lease: picture.Lease) -> Iterator[picture.Problem]:
+    about, claim = f"lease {lease.name}", f"claim {lease.namespace}/{lease.claim}"
+    card, why = f"card {lease.device} of pool {lease.pool}", f": {lease.reason}" if lease.reason else ""
+    delete = f"kubectl delete remotelease {lease.name}"
+    if lease.phase == "Releasing":
+        message = f"{card} is being given back by {claim}, and its pool has not confirmed it{why}"
+        look = f"kubectl describe remotelease {lease.name}"
+        yield _problem(Kind.RELEASING, about, message, lease.since, look, lease.namespace)
+    elif lease.held is False and lease.phase not in lent.ENDING:
+        message = f"{card} is kept for {claim}, which does not hold it"
+        yield _problem(Kind.UNCLAIMED, about, message, lease.since, delete, lease.namespace)
+    elif lease.phase == "Lost":
+        message = f"{claim} has lost {card}, and what ran there{why}"
+        command = f"kubectl delete pod {lease.pods[0]} -n {lease.namespace}" if lease.pods else delete
+        yield _problem(Kind.LEASE_LOST, about, message, lease.since, command, lease.namespace)
 
 
 def _driver_pods(node: str) -> str:

@@ -18,6 +18,7 @@ from view import objects
 T = TypeVar("T")
 JSON = Mapping[str, Any]
 _METRICS_PORT = "metrics"
+_OURS = (names.LOCAL_DRIVER, names.REMOTE_DRIVER)
 
 
 def part(
@@ -39,7 +40,7 @@ def part(
 
 def slice_(data: JSON) -> objects.Slice | None:
     meta, spec = data["metadata"], data["spec"]
-    if spec["driver"] != names.LOCAL_DRIVER:
+    if spec["driver"] not in _OURS:
         return None
     pool = spec["pool"]
     return objects.Slice(
@@ -50,13 +51,14 @@ def slice_(data: JSON) -> objects.Slice | None:
         node=_one(spec.get("nodeName") or ""),
         created=_one(meta.get("creationTimestamp", "")),
         devices=tuple(_device(item) for item in spec.get("devices") or ()),
+        remote=spec["driver"] == names.REMOTE_DRIVER,
     )
 
 
 def taint_rule(data: JSON) -> objects.TaintRule | None:
     spec, meta = data["spec"], data["metadata"]
     selector = spec.get("deviceSelector") or {}
-    if selector.get("driver", names.LOCAL_DRIVER) != names.LOCAL_DRIVER:
+    if selector.get("driver", names.LOCAL_DRIVER) not in _OURS:
         return None
     return objects.TaintRule(
         name=meta["name"],
@@ -65,6 +67,7 @@ def taint_rule(data: JSON) -> objects.TaintRule | None:
         taint=_taint(spec["taint"]),
         retained_for=tuple(filter(None, (meta.get("annotations") or {}).get(names.RETAINED_FOR, "").split(","))),
         version=meta.get("resourceVersion") or "",
+        driver=selector.get("driver") or "",
     )
 
 
@@ -73,11 +76,11 @@ def claim(data: JSON) -> objects.Claim:
     meta, status = data["metadata"], data.get("status") or {}
     allocation = status.get("allocation")
     results = (allocation or {}).get("devices", {}).get("results") or ()
-    ours = [item for item in results if item["driver"] == names.LOCAL_DRIVER]
+    ours = [item for item in results if item["driver"] in _OURS]
     told = {
-        (item["pool"], item["device"], item.get("shareID", "")): (item.get("data") or {}).get("enforcement", "")
+        (item["pool"], item["device"], item.get("shareID", "")): item
         for item in status.get("devices") or ()
-        if item.get("driver") == names.LOCAL_DRIVER
+        if item.get("driver") in _OURS
     }
     users = status.get("reservedFor") or ()
     pods = tuple(
@@ -97,6 +100,7 @@ def claim(data: JSON) -> objects.Claim:
         reserved_for=pods,
         other_users=len(users) - len(pods),
         deleting="deletionTimestamp" in meta,
+        node=_node((allocation or {}).get("nodeSelector")),
     )
 
 
@@ -164,7 +168,7 @@ def gpu_class(data: JSON) -> objects.GPUClass:
 def device_class(data: JSON) -> objects.DeviceClass:
     selectors = (data.get("spec") or {}).get("selectors") or ()
     texts = [(selector.get("cel") or {}).get("expression") or "" for selector in selectors]
-    ours = not texts or any(f'"{names.LOCAL_DRIVER}"' in text for text in texts)
+    ours = not texts or any(f'"{driver}"' in text for text in texts for driver in _OURS)
     return objects.DeviceClass(name=data["metadata"]["name"], ours=ours)
 
 
@@ -220,9 +224,46 @@ def _taint(data: JSON) -> objects.Taint:
     )
 
 
-def _result(data: JSON, told: Mapping[tuple[str, str, str], Any]) -> objects.Result:
+def remote_pool(data: JSON) -> objects.RemotePool:
+    meta, spec, status = data["metadata"], data.get("spec") or {}, data.get("status") or {}
+    found = next((one for one in _conditions(status) if one.type == names.REACHABLE), None)
+    why = found.message or found.reason if found else "the controller has not asked it yet"
+    return objects.RemotePool(
+        name=meta["name"],
+        created=meta.get("creationTimestamp", ""),
+        endpoint=spec.get("endpoint") or "",
+        reachable={"True": True, "False": False}.get(found.status) if found else None,
+        reason="" if found and found.status == "True" else why,
+        since=found.since if found else "",
+        version=status.get("version") or "",
+        cards=status.get("devices") or 0,
+        leases=status.get("leases") or 0,
+    )
+
+
+def lease(data: JSON) -> objects.Lease:
+    meta, spec, status = data["metadata"], data["spec"], data["status"]
+    return objects.Lease(
+        name=meta["name"],
+        pool=spec["pool"],
+        device=spec["device"],
+        namespace=spec["claim"]["namespace"],
+        claim=spec["claim"]["name"],
+        uid=spec["claim"]["uid"],
+        node=spec["node"]["name"],
+        phase=status["phase"],
+        since=status.get("since") or "",
+        created=meta.get("creationTimestamp", ""),
+        reason=status.get("reason") or "",
+        by=spec.get("attachedBy") or "",
+        deleting="deletionTimestamp" in meta,
+    )
+
+
+def _result(data: JSON, told: Mapping[tuple[str, str, str], JSON]) -> objects.Result:
     consumed = data.get("consumedCapacity") or {}
-    held = told.get((data["pool"], data["device"], data.get("shareID", "")), "")
+    said = told.get((data["pool"], data["device"], data.get("shareID", ""))) or {}
+    held = (said.get("data") or {}).get("enforcement", "")
     if isinstance(held, dict):
         held = ", ".join(f"{name}: {rung}" for name, rung in sorted(held.items()))
     return objects.Result(
@@ -233,7 +274,28 @@ def _result(data: JSON, told: Mapping[tuple[str, str, str], Any]) -> objects.Res
         share_id=data.get("shareID") or "",
         consumed=_alike(tuple(sorted((_bare(key), _amount(value)) for key, value in consumed.items()))),
         enforcement=_alike(str(held)),
+        remote=data["driver"] == names.REMOTE_DRIVER,
+        awaited=_awaited(data, said),
     )
+
+
+def _awaited(result: JSON, said: JSON) -> str:
+    """A card with binding conditions is the pod's when they are true."""
+    if names.ATTACHED not in (result.get("bindingConditions") or ()):
+        return ""
+    told = {one.type: one for one in _conditions(said) if one.status == "True"}
+    if failed := told.get(names.ATTACH_FAILED):
+        return f"could not be attached: {failed.message or failed.reason}"
+    return "" if names.ATTACHED in told else "is being attached"
+
+
+def _node(selector: JSON | None) -> str:
+    """The name in a selector of the form that one node has; else nothing."""
+    match (selector or {}).get("nodeSelectorTerms"):
+        case [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [str() as name]}]}]:
+            return name
+        case _:
+            return ""
 
 
 def _classes(spec: JSON) -> Iterable[tuple[str, str]]:

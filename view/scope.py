@@ -31,11 +31,20 @@ def card(found: picture.Card, scope: Scope) -> picture.Card:
         found,
         holders=tuple(_holder(one, scope) for one in found.holders),
         observers=tuple(_holder(one, scope) for one in found.observers),
+        ending=tuple(dataclasses.replace(one, reason="") for one in found.ending),
     )
 
 
 def pods(found: Iterable[picture.Pod], scope: Scope) -> tuple[picture.Pod, ...]:
     return tuple(one for one in found if scope.sees(one.namespace))
+
+
+def leases(found: Iterable[picture.Lease], scope: Scope) -> tuple[picture.Lease, ...]:
+    """One of another namespace keeps its card, its node and its phase."""
+    return tuple(
+        one if scope.sees(one.namespace) else dataclasses.replace(one, namespace="", claim="", pods=(), reason="")
+        for one in found
+    )
 
 
 def booked(found: Iterable[picture.Booked], scope: Scope) -> tuple[picture.Booked, ...]:
@@ -51,4 +60,5 @@ def problems(found: Iterable[picture.Problem], scope: Scope) -> tuple[picture.Pr
 def _holder(found: picture.Holder, scope: Scope) -> picture.Holder:
     if scope.sees(found.namespace):
         return found
-    return dataclasses.replace(found, namespace="", claim="", uid="", request="", pods=())
+    attached = found.attachment and dataclasses.replace(found.attachment, reason="")
+    return dataclasses.replace(found, namespace="", claim="", uid="", request="", pods=(), attachment=attached)

@@ -29,10 +29,19 @@ def tally(cards: Iterable[picture.Card]) -> picture.Tally:
     return picture.Tally(total=total, memory=memory, memory_free=free if known else None, **counts)
 
 
+def together(one: picture.Tally, other: picture.Tally) -> picture.Tally:
+    free = None if None in (one.memory_free, other.memory_free) else (one.memory_free or 0) + (other.memory_free or 0)
+    counts = {name: getattr(one, name) + getattr(other, name) for name in ("total", "memory", *_FIELDS.values())}
+    return picture.Tally(memory_free=free, **counts)
+
+
 def models(cards: Iterable[picture.Card]) -> tuple[picture.Model, ...]:
+    found: defaultdict[tuple[str, bool], list[picture.Card]] = defaultdict(list)
+    for card in cards:
+        found[card.model or "", card.remote].append(card)
     return tuple(
-        picture.Model(name=name, tally=tally(members))
-        for name, members in _grouped(cards, lambda card: card.model or "")
+        picture.Model(name=name, tally=tally(members), remote=remote)
+        for (name, remote), members in sorted(found.items(), key=lambda item: item[0])
     )
 
 
@@ -44,7 +53,10 @@ def nodes(
     answering: dict[str, bool] = {}
     for pod in drivers.items:
         answering[pod.node] = pod.ready or answering.get(pod.node, False)
-    members = dict(_grouped(cards, lambda card: card.node))
+    members: defaultdict[str, list[picture.Card]] = defaultdict(list)
+    for card in cards:
+        if not card.remote:
+            members[card.node].append(card)
     return tuple(
         picture.Node(
             name=name,
@@ -80,13 +92,13 @@ def types(holder: picture.Holder, label: Callable[[str], str], for_one: Mapping[
 
 
 def cells(cards: Iterable[picture.Card]) -> Mapping[str, str]:
-    """Node -> a letter a card: how much of it is booked in tenths (a none, b to j some, k all), `T` held and tainted, `B`
+    """Place -> a letter a card: how much of it is booked in tenths (a none, b to j some, k all), `T` held and tainted, `B`
     blocked, `U` unknown.
     """
     found: defaultdict[str, list[str]] = defaultdict(list)
     for card in cards:
-        found[card.node].append(level(card))
-    return {node: "".join(letters) for node, letters in found.items()}
+        found[card.place].append(level(card))
+    return {place: "".join(letters) for place, letters in found.items()}
 
 
 def level(card: picture.Card) -> str:
@@ -163,13 +175,3 @@ def _booked(
         picture.Booked(name=key, cards=len(at[key]), claims=len(claims[key]), pods=len(pods[key]), memory=memory[key])
         for key in sorted(at)
     )
-
-
-def _grouped(
-    cards: Iterable[picture.Card], key: Callable[[picture.Card], str]
-) -> Iterable[tuple[str, list[picture.Card]]]:
-    found: defaultdict[str, list[picture.Card]] = defaultdict(list)
-    for card in cards:
-        found[key(card)].append(card)
-    by_name: Mapping[str, list[picture.Card]] = found
-    return sorted(by_name.items())

@@ -108,8 +108,10 @@ def _pod_cards(pod: objects.Pod, claims_: Iterable[objects.Claim], known: Known)
             card = known.cards.get((result.pool, result.device))
             yield picture.PodCard(
                 card=result.device,
-                node=card.node if card else result.pool,
+                node="" if result.remote else card.node if card else result.pool,
                 model=card.model if card else None,
+                pool=result.pool,
+                remote=result.remote,
                 claim=claim.name,
                 request=result.request,
                 containers=cards.containers(pod.uses, claim.name, result.request),
@@ -127,10 +129,21 @@ def _waiting(pod: objects.Pod, known: Known) -> str:
     found = [claim for _, name in pod.claims if (claim := known.claims.get((pod.namespace, name)))]
     unallocated = [claim for claim in found if not claim.allocated]
     if not unallocated:
-        return "its claims have their cards; it waits for something else"
+        return _attaching(found) or "its claims have their cards; it waits for something else"
     claim = unallocated[0]
     wanted = ", ".join(dict.fromkeys(name for _, name in claim.classes)) or "no class"
     return f"claim {claim.name} waits for a card of class {wanted}; {_supply(known.total)}"
+
+
+def _attaching(found: Iterable[objects.Claim]) -> str:
+    """Before its remote cards are attached a pod is not bound."""
+    told = (
+        f"card {result.device} of pool {result.pool} {result.awaited}"
+        for claim in found
+        for result in claim.results
+        if result.awaited
+    )
+    return next(told, "")
 
 
 def _missing(pod: objects.Pod, word: str, name: str, known: Known) -> str:
@@ -191,9 +204,17 @@ def _claim(claim: objects.Claim, known: Known) -> picture.Claim:
         state="Deleting" if claim.deleting else state,
         classes=tuple(dict.fromkeys(name for _, name in claim.classes)),
         cards=tuple(result.device for result in claim.results),
-        nodes=tuple(dict.fromkeys(card.node for card in at if card)),
+        nodes=tuple(dict.fromkeys(_used_on(claim, at))),
+        pools=tuple(dict.fromkeys(result.pool for result in claim.results if result.remote)),
         amounts=summed,
         pods=tuple(name for name, _ in claim.reserved_for),
         created=claim.created,
         since=claim.since,
     )
+
+
+def _used_on(claim: objects.Claim, at: Iterable[picture.Card | None]) -> Iterator[str]:
+    """Cards of nodes are used there; a remote one where the allocation says."""
+    for card in at:
+        if node := (claim.node if card.remote else card.node) if card else "":
+            yield node

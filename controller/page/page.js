@@ -127,6 +127,7 @@ function tell() {
 const VIEWS = {
   overview: { ask: () => ask("overview"), draw: overview, command: () => "kubectl egpu" },
   node: { ask: ({ parts }) => ask(`nodes/${encodeURIComponent(parts[0])}`), draw: node, command: () => "kubectl egpu cards" },
+  pool: { ask: ({ parts }) => ask(`pools/${encodeURIComponent(parts[0])}`), draw: pool, command: () => "kubectl egpu leases" },
   card: {
     ask: ({ parts }) => ask(`cards/${encodeURIComponent(parts[0])}`), draw: card,
     command: ({ parts }) => `kubectl egpu card ${parts[0]}`,
@@ -257,13 +258,15 @@ function overview(data, at) {
       d.el("code", {}, "kubectl get pods -A -l app.kubernetes.io/component=node"));
   }
   const nodes = data.nodes.items.length + data.nodes.more;
+  const pools = data.pools.items.length + data.pools.more;
   return [
-    d.el("h1", {}, `${d.count(total.total, "card")} on ${d.count(nodes, "node")}`),
+    d.el("h1", {}, `${d.count(total.total, "card")} on ${d.count(nodes, "node")}${pools ? ` and in ${d.count(pools, "remote pool")}` : ""}`),
     sums(total, at, data),
     tools(data, at),
     d.legend(),
     heat(data, at),
     d.rest(data.nodes.more, "nodes"),
+    d.rest(data.pools.more, "remote pools"),
     waiting(data.waiting),
     problemList(data.problems, "Problems"),
     totals(data),
@@ -300,8 +303,12 @@ function tools(data, at) {
   if (data.models.length < 2) return null;
   const choice = d.el("select", { id: "model", "data-key": "model" },
     d.el("option", { value: "" }, "all models"),
-    data.models.map((model) => d.el("option", { value: model.name, selected: at.query.get("model") === model.name },
-      d.clean(model.name || "unknown"), ` (${model.tally.free} of ${model.tally.total} free)`)));
+    [...new Set(data.models.map((model) => model.name))].map((name) => {
+      const of = data.models.filter((model) => model.name === name).map((model) => model.tally);
+      const sum = (what) => of.reduce((total, tally) => total + tally[what], 0);
+      return d.el("option", { value: name, selected: at.query.get("model") === name },
+        d.clean(name || "unknown"), ` (${sum("free")} of ${sum("total")} free)`);
+    }));
   choice.addEventListener("change", () => { location.hash = "/?" + filtered(at, "model", choice.value); });
   return d.el("div", { class: "tools" }, d.el("label", { for: "model" }, "Model"), choice);
 }
@@ -310,20 +317,21 @@ const IN_STATE = { Free: /a/, Partly: /[b-j]/, Held: /[kT]/, Blocked: /B/, Unkno
 
 function heat(data, at) {
   const model = at.query.get("model");
-  const index = model === null ? -1 : data.models.findIndex((one) => one.name === model);
   const pattern = IN_STATE[at.query.get("state")];
-  const rows = data.nodes.items.filter(([, cells, , models]) =>
-    (index < 0 || models.includes(index)) && (!pattern || pattern.test(cells)));
-  if (!rows.length) {
-    return d.el("p", {}, "No node has such cards. ", d.el("a", { href: "#/" }, "Show all"));
+  const chosen = ([, cells, , models]) =>
+    (model === null || models.some((index) => data.models[index].name === model)) && (!pattern || pattern.test(cells));
+  const rows = data.nodes.items.filter(chosen), pools = data.pools.items.filter(chosen);
+  if (!rows.length && !pools.length) {
+    return d.el("p", {}, `No node ${data.pools.items.length ? "and no remote pool " : ""}has such cards. `, d.el("a", { href: "#/" }, "Show all"));
   }
   if (rows.length > MANY_NODES) {
     return [
+      pools.length ? d.el("div", { class: "map" }, pools.map((row) => poolBox(row, pattern))) : null,
       d.el("p", { class: "soft" }, "One field a node; its cards are on its page."),
       d.el("div", { class: "many", role: "group", "aria-label": "Nodes" }, rows.map(nodeField)),
     ];
   }
-  return d.el("div", { class: "map" }, rows.map((row) => nodeBox(row, pattern)));
+  return d.el("div", { class: "map" }, rows.map((row) => nodeBox(row, pattern)), pools.map((row) => poolBox(row, pattern)));
 }
 
 function nodeField([name, cells, flags]) {
@@ -353,10 +361,23 @@ function nodeBox([name, cells, flags], pattern) {
     d.link(["node", name], null, { title: d.clean(name) }),
     ready === "n" ? d.el("span", { class: "bad" }, "not ready ") : null,
     driver === "n" ? d.el("span", { class: "bad" }, "driver silent") : null,
-    d.el("div", { class: "cells" }, [...cells].map((letter, at) =>
-      (!pattern || pattern.test(letter)) &&
-      d.cell(letter, { href: d.href("node", name) + "?card=" + at, "data-key": `cell ${name} ${at}` },
-        `${d.clean(name)}, card ${at}: ${d.said(letter)}`)).filter(Boolean)),
+    boxCells("node", name, d.clean(name), cells, pattern),
+  );
+}
+
+function boxCells(kind, name, said, cells, pattern) {
+  return d.el("div", { class: "cells" }, [...cells].map((letter, at) =>
+    (!pattern || pattern.test(letter)) &&
+    d.cell(letter, { href: d.href(kind, name) + "?card=" + at, "data-key": kind === "node" ? `cell ${name} ${at}` : `cell ${kind}/${name} ${at}` },
+      `${said}, card ${at}: ${d.said(letter)}`)).filter(Boolean));
+}
+
+function poolBox([name, cells, reachable], pattern) {
+  return d.el(
+    "section", { class: "node pool" },
+    d.link(["pool", name], d.name("pool/" + name), { title: "remote pool " + d.clean(name) }),
+    reachable === "n" ? d.el("span", { class: "bad" }, "does not answer") : null,
+    boxCells("pool", name, "pool " + d.clean(name), cells, pattern),
   );
 }
 
@@ -386,6 +407,7 @@ function about(problem) {
   const subject = rest.join(" ");
   if (kind === "card" || kind === "node") return [kind + " ", d.link([kind, subject])];
   if (kind === "pod") return ["pod ", d.link(["pod", ...subject.split("/")], d.name(subject))];
+  if (kind === "pool" && !subject.includes("/")) return ["pool ", d.link(["pool", subject])];
   return [kind + " ", d.name(subject)];
 }
 
@@ -398,7 +420,7 @@ function totals(data) {
     d.el("section", {}, d.el("h2", {}, "Models"), d.table(
       [{ title: "Model" }, ...["Cards", "Free", "Partly", "Held", "Blocked"].map((title) => ({ title, number: true })),
         { title: "Memory free", number: true, spare: true }],
-      data.models.map(({ name, tally }) => [name ? d.name(name) : d.unknown(), tally.total, tally.free, tally.partly, tally.held,
+      data.models.map(({ name, tally, remote }) => [[name ? d.name(name) : d.unknown(), remote ? " (remote)" : ""], tally.total, tally.free, tally.partly, tally.held,
         tally.blocked, d.size(tally.memoryFree)]))),
     data.classes.length ? d.el("section", {}, d.el("h2", {}, "Classes"), d.table(
       [{ title: "Class" }, { title: "Ready" }, { title: "Matching", number: true }, { title: "Held", number: true },
@@ -437,27 +459,70 @@ function who(card) {
   return names.length ? names.flatMap((one, at) => (at ? [d.el("br"), one] : [one])) : d.none();
 }
 
+const place = (card) => card.remote ? ["pool ", d.link(["pool", card.pool])] : d.link(["node", card.node]);
+
+function cardRows(cards, chosen = null) {
+  return d.table(
+    [{ title: "" }, { title: "Card" }, { title: "Model", spare: true }, { title: "State" }, { title: "Booked" },
+      { title: "Memory free", number: true }, { title: "Pods" }],
+    cards.items.map((one, index) => [
+      d.el("span", { class: "cell l" + one.level, "aria-hidden": "true" }, d.el("i", {}, d.mark(one.level))),
+      d.link(["card", one.name], null, chosen === String(index) ? { "aria-current": "true" } : {}),
+      one.model ? d.clean(one.model) : d.unknown(), d.state(one.state, one.reason), booking(one),
+      one.free === null ? d.unknown(one.reason) : d.size(one.free.memory), who(one)]));
+}
+
+const counts = (tally) => `${tally.total}: ${tally.free} free, ${tally.partly} partly held, ${tally.held} held, ${tally.blocked} blocked`;
+
+function pool(data, at) {
+  const { pool: found, cards, leases } = data;
+  const hidden = () => d.el("span", { class: "soft" }, "not shown");
+  return [
+    d.el("h1", {}, "Remote pool ", d.name(found.name)),
+    d.facts([
+      ["Answers", found.reachable === null ? d.unknown(found.reason) : found.reachable ? "yes"
+        : d.el("span", { class: "bad" }, "no: " + d.clean(found.reason))],
+      found.since ? ["Since", d.age(found.since, now())] : null,
+      ["Cards", counts(found.tally)],
+      ["Memory", `${d.size(found.tally.memoryFree)} free of ${d.size(found.tally.memory)}`],
+      ["Endpoint", found.endpoint ? d.el("code", {}, d.clean(found.endpoint)) : d.unknown(found.reason)],
+      ["Agent", found.version ? d.clean(found.version) : d.unknown()],
+      ...found.troubles.map((one) => ["Taint", d.el("span", { class: "bad" }, d.clean(one.taint), ` on ${d.count(one.cards, "card")}`)]),
+    ]),
+    d.el("h2", {}, "Cards"),
+    cards.items.length ? cardRows(cards, at.query.get("card")) : d.el("p", {}, "It lends no card."),
+    d.rest(cards.more, "cards"),
+    leases.items.length ? [d.el("h2", {}, "Leases"), d.table(
+      [{ title: "Card" }, { title: "Claim" }, { title: "Pods" }, { title: "Used on" }, { title: "Phase" }, { title: "Since", number: true }],
+      leases.items.map((one) => [
+        d.link(["card", one.device]), one.namespace ? d.name(`${one.namespace}/${one.claim}`) : hidden(),
+        one.namespace ? one.pods.map((pod, index) => [index ? ", " : "", d.link(["pod", one.namespace, pod], d.name(pod))]) : hidden(),
+        d.name(one.node), lease(one), d.age(one.since, now())]))] : null,
+    d.rest(leases.more, "leases"),
+    data.problems.length ? problemList({ items: data.problems, more: 0, hidden: 0 }, "Problems of this pool") : null,
+  ];
+}
+
+function lease(one) {
+  const end = Date.parse(one.runsOut);
+  const left = Number.isNaN(end) ? "" : end > now() ? `, runs out at ${new Date(end).toLocaleTimeString()}` : ", has run out";
+  return [d.state(one.phase, one.reason), left];
+}
+
 function node(data, at) {
   const { node: found, cards } = data;
-  const chosen = at.query.get("card");
   return [
     d.el("h1", {}, "Node ", d.name(found.name)),
     d.facts([
       ["Node ready", found.ready === null ? d.unknown() : found.ready ? "yes" : d.el("span", { class: "bad" }, "no")],
       ["Driver", found.driver === null ? d.unknown() : found.driver ? "answers" : d.el("span", { class: "bad" }, "does not answer")],
-      ["Cards", `${found.tally.total}: ${found.tally.free} free, ${found.tally.partly} partly held, ${found.tally.held} held, ${found.tally.blocked} blocked`],
+      ["Cards", counts(found.tally)],
       ["Memory", `${d.size(found.tally.memoryFree)} free of ${d.size(found.tally.memory)}`],
     ]),
     d.el("h2", {}, "Cards"),
-    cards.items.length ? d.table(
-      [{ title: "" }, { title: "Card" }, { title: "Model", spare: true }, { title: "State" }, { title: "Booked" },
-        { title: "Memory free", number: true }, { title: "Pods" }],
-      cards.items.map((one, index) => [
-        d.el("span", { class: "cell l" + one.level, "aria-hidden": "true" }, d.el("i", {}, d.mark(one.level))),
-        d.link(["card", one.name], null, chosen === String(index) ? { "aria-current": "true" } : {}),
-        one.model ? d.clean(one.model) : d.unknown(), d.state(one.state, one.reason), booking(one),
-        one.free === null ? d.unknown(one.reason) : d.size(one.free.memory), who(one)])) : d.el("p", {}, "It publishes no card."),
+    cards.items.length ? cardRows(cards, at.query.get("card")) : d.el("p", {}, "It publishes no card."),
     d.rest(cards.more, "cards"),
+    data.remote.items.length ? [d.el("h2", {}, "Remote cards that are used here"), cardRows(data.remote), d.rest(data.remote.more, "cards")] : null,
     data.problems.length ? problemList({ items: data.problems, more: 0, hidden: 0 }, "Problems of this node") : null,
   ];
 }
@@ -471,7 +536,7 @@ function card(data) {
       ["State", d.state(found.state, found.reason)],
       ["Booked", booking(found)],
       ...Object.keys(found.capacity).map((name) => [name[0].toUpperCase() + name.slice(1), left(found, name, units[name] ?? String)]),
-      ["Node", d.link(["node", found.node])],
+      [found.remote ? "Place" : "Node", place(found)],
       ["Model", found.model ? d.name(found.model) : d.unknown()],
       ["UUID", found.uuid ? d.el("code", {}, d.clean(found.uuid)) : d.unknown()],
       ["PCI", found.busId ? d.clean(found.busId) : d.unknown()],
@@ -480,6 +545,7 @@ function card(data) {
     ]),
     d.el("h2", {}, "Who holds it"),
     holders(found),
+    found.remote ? attachments(found) : null,
     data.problems.length ? problemList({ items: data.problems, more: 0, hidden: 0 }, "Problems of this card") : null,
   ];
 }
@@ -498,6 +564,17 @@ function holders(found) {
       one.claim ? d.name(one.claim) : hidden(), d.clean(one.className),
       observes ? "observes" : one.amounts.cores === undefined ? "all" : one.amounts.cores + " %",
       observes ? "" : d.size(one.amounts.memory), one.enforcement ? d.clean(one.enforcement) : d.none(), d.age(one.since, now())])));
+}
+
+function attachments(found) {
+  const all = [...found.holders.filter((one) => one.attachment), ...found.ending.map((one) => ({ node: "", attachment: one }))];
+  if (!all.length) return found.holders.length ? d.el("p", {}, "Its lease is not known.") : null;
+  return [
+    d.el("h2", {}, "Leases"),
+    d.table([{ title: "Phase" }, { title: "Used on" }, { title: "Since", number: true }, { title: "Lease", spare: true }],
+      all.map((one) => [lease(one.attachment), one.node ? d.link(["node", one.node]) : d.none(), d.age(one.attachment.since, now()),
+        d.name(one.attachment.lease)])),
+  ];
 }
 
 function pods(data, at) {
@@ -551,8 +628,8 @@ function pod(data) {
     ]),
     d.el("h2", {}, "Cards"),
     found.cards.length ? d.table(
-      [{ title: "Card" }, { title: "Node" }, { title: "Containers" }, { title: "Claim" }, { title: "Cores", number: true }, { title: "Memory", number: true }],
-      found.cards.map((one) => [d.link(["card", one.card]), d.link(["node", one.node]), d.clean(one.containers.join(", ")), d.name(one.claim),
+      [{ title: "Card" }, { title: "Place" }, { title: "Containers" }, { title: "Claim" }, { title: "Cores", number: true }, { title: "Memory", number: true }],
+      found.cards.map((one) => [d.link(["card", one.card]), place(one), d.clean(one.containers.join(", ")), d.name(one.claim),
         one.observes ? "observes" : one.amounts.cores === undefined ? "all" : one.amounts.cores + " %", one.observes ? "" : d.size(one.amounts.memory)]))
       : d.el("p", {}, "It has no card."),
     data.claims.length ? [d.el("h2", {}, "Claims"), d.table(

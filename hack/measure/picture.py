@@ -1,6 +1,7 @@
 """The picture of a large cluster: made anew after one event, as the page's first screen, as a scrape. `python -m hack.measure.picture`
 
 5,000 nodes with 40,000 cards, 30,000 claims with a pod each -> values as the informers keep them -> one claim changes, again and again
+the same and 20 remote pools with 10,000 cards and a lease each        -> one lease changes, again and again
 """
 
 import dataclasses
@@ -17,6 +18,7 @@ from hack.measure import figures
 from view import join, ledger, objects, pages, scope
 
 _NODES, _CARDS, _CLAIMS, _EVENTS = 5000, 8, 30_000, 300
+_POOLS, _LENT = 20, 500
 _THEN = "2026-01-01T00:00:00Z"
 _SIZE = (("cores", 100), ("memory", 80 * 2**30), ("shares", 16))
 _PART = (("cores", 25), ("memory", 10 * 2**30), ("shares", 1))
@@ -37,6 +39,7 @@ def measured() -> Iterator[figures.Figure]:
     name = f"picture of {_NODES * _CARDS} cards after an event"
     yield figures.Figure(name=f"{name}, p99", unit="ms", ours=_p99(wall), at_most=50)
     yield figures.Figure(name=f"{name}, CPU, p99", unit="ms", ours=_p99(cpu), at_most=50)
+    yield from _lent(seen())
     view = join.View(seen())
     yield figures.Figure(name="the same made anew", unit="ms", ours=_took(lambda: view.problems)[0])
     view = kept.view(seen())
@@ -52,6 +55,32 @@ def measured() -> Iterator[figures.Figure]:
     cost = _took(lambda: prometheus_client.generate_latest(series.registry) + series.nodes())
     yield figures.Figure(name=f"scrape of {_NODES} nodes", unit="ms", ours=cost[0], at_most=100)
     yield figures.Figure(name="the same, CPU", unit="ms", ours=cost[1], at_most=100)
+
+
+def _lent(near: objects.Objects) -> Iterator[figures.Figure]:
+    pools = [_pool(number) for number in range(_POOLS)]
+    leases = [_lease(number) for number in range(_POOLS * _LENT)]
+    slices = (*near.slices.items, *pools)
+    known = tuple(objects.RemotePool(name=pool.pool, created=_THEN, reachable=True) for pool in pools)
+
+    def seen() -> objects.Objects:
+        return dataclasses.replace(
+            near,
+            slices=objects.Part(items=slices),
+            remote_pools=objects.Part(items=known),
+            leases=objects.Part(items=tuple(leases)),
+        )
+
+    kept = ledger.Ledger()
+    kept.view(seen())
+    cpu = []
+    for event in range(_EVENTS):
+        at = event * 97 % len(leases)
+        leases[at] = dataclasses.replace(leases[at], phase="Attaching" if event % 2 else "Attached")
+        now = seen()
+        cpu.append(_took(lambda now=now: kept.view(now))[1])  # type: ignore[misc]
+    name = f"the same with {_POOLS * _LENT} cards of {_POOLS} remote pools, one lease changed, CPU, p99"
+    yield figures.Figure(name=name, unit="ms", ours=_p99(cpu), at_most=50)
 
 
 def _took(act: Callable[[], Any]) -> tuple[float, float]:
@@ -105,6 +134,23 @@ def _slice(node: int) -> objects.Slice:
     )
     name = _node(node)
     return objects.Slice(name=name, pool=f"egpu/{name}", generation=1, of=1, node=name, created=_THEN, devices=devices)
+
+
+def _pool(number: int) -> objects.Slice:
+    devices = tuple(
+        objects.Device(name=_name(card), uuid=_name(card), model="NVIDIA L40S", capacity=_SIZE)
+        for card in range(10**6 + _LENT * number, 10**6 + _LENT * (number + 1))
+    )
+    name = f"pool-{number}"
+    return objects.Slice(name=name, pool=name, generation=1, of=1, node="", created=_THEN, devices=devices, remote=True)
+
+
+def _lease(number: int) -> objects.Lease:
+    of, claim = f"pool-{number // _LENT}", f"claim-{number}"
+    return objects.Lease(
+        name=f"lease-{number}", pool=of, device=_name(10**6 + number), namespace=f"team-{number % 200}", claim=claim,
+        uid=claim, node=_node(number), phase="Attached", since=_THEN, created=_THEN,
+    )  # fmt: skip
 
 
 def _claim(number: int) -> objects.Claim:

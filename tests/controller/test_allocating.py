@@ -335,6 +335,8 @@ async def test_a_card_that_is_cordoned_by_a_rule_is_not_given_out(server: FakeAP
             "taint": {"key": "k", "effect": "NoSchedule"},
         }
         server.put(f"/apis/resource.k8s.io/v1/devicetaintrules/{node}", {"kind": "DeviceTaintRule", "spec": spec})
+    far = {"deviceSelector": {"driver": "remote.gpu.elasticgpu.io"}, "taint": {"key": "k", "effect": "NoSchedule"}}
+    server.put("/apis/resource.k8s.io/v1/devicetaintrules/far", {"kind": "DeviceTaintRule", "spec": far})
     async with running():
         await server.until(lambda: server.count("GET", "devicetaintrules", watch=True))
         for number in range(2):

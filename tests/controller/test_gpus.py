@@ -6,7 +6,19 @@ from typing import Any
 
 from api import elasticgpu
 from controller import gpus
-from tests.view.objects import JSON, a_card, a_claim, a_pod, a_result, a_slice, name_of, seen
+from tests.view.objects import (
+    JSON,
+    a_card,
+    a_claim,
+    a_far_claim,
+    a_far_slice,
+    a_lease,
+    a_pod,
+    a_result,
+    a_slice,
+    name_of,
+    seen,
+)
 from view import join, objects, picture
 
 AT, LATER = "2026-02-02T00:00:00Z", "2026-03-03T00:00:00Z"
@@ -149,3 +161,27 @@ def test_nothing_is_written_while_claims_are_not_known() -> None:
 def test_an_object_that_cannot_be_read_is_written_anew() -> None:
     broken = gpus.gpu({"metadata": {"name": name_of(1), "uid": "u"}, "status": {"state": 3}})
     assert list(turn(a_slice(a_card(1)), found={name_of(1): broken})) == [name_of(1)]
+
+
+def test_a_remote_card_has_a_pool_for_its_place_and_the_node_and_lease_of_its_holder() -> None:
+    claim = a_far_claim("c", pods=("pod",), node="node9")
+    writes = turn(a_slice(a_card(2)), a_far_slice(a_card(1)), claim, a_pod(claim="c", node="node9"), a_lease(claim="c"))
+    far, near = status(writes[name_of(1)]), status(writes[name_of(2)])
+    assert (near["place"], near["node"]) == ("node1", "node1")
+    assert (far["place"], far["pool"], "node" in far, far["state"], far["heldBy"]) == (
+        "pool/lab",
+        "lab",
+        False,
+        "Held",
+        "ml/pod",
+    )
+    (holder,) = far["holders"]
+    assert (holder["node"], holder["lease"]) == ("node9", "lease-c-1: Attached")
+
+
+def test_the_object_of_a_remote_card_goes_with_it_and_names_the_pool_while_a_claim_holds_it() -> None:
+    claim = a_far_claim("c")
+    before = stored(turn(a_far_slice(a_card(1)), claim))
+    gone = status(turn(a_far_slice(), claim, found=before)[name_of(1)])
+    assert gone["conditions"][-1]["message"].startswith("no pool publishes it any more")
+    assert isinstance(turn(a_far_slice(), found=before)[name_of(1)], gpus.Remove)

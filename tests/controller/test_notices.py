@@ -11,7 +11,20 @@ from controller import notices, remote
 from tests.cli.conftest import put
 from tests.controller.test_observing import running
 from tests.fakes.apiserver import FakeAPIServer
-from tests.view.objects import JSON, a_card, a_claim, a_device_class, a_pod, a_result, a_slice, seen
+from tests.view.objects import (
+    JSON,
+    THEN,
+    a_card,
+    a_claim,
+    a_device_class,
+    a_far_claim,
+    a_far_slice,
+    a_pod,
+    a_result,
+    a_slice,
+    name_of,
+    seen,
+)
 from view import join
 
 NOW = datetime.datetime(2026, 1, 1, 0, 6, 0, tzinfo=datetime.UTC)
@@ -186,3 +199,12 @@ def test_a_lost_lease_is_told_with_the_reason_and_again_only_after_an_hour() -> 
 
 def test_leases_that_come_or_go_and_those_of_claims_that_are_gone_are_told_to_nobody() -> None:
     assert told_of(a_lease("Attaching"), a_lease("Releasing", device="gpu-2"), a_lease("Lost", claim="gone")) == []
+
+
+def test_a_tainted_remote_card_is_told_with_its_pool() -> None:
+    taint = {"key": "remote.gpu.elasticgpu.io/unreachable", "effect": "NoSchedule", "timeAdded": THEN}
+    world = (a_far_slice(a_card(taints=[taint])), a_far_claim(pods=("a",)), a_pod("a", node="node2"))
+    (notice,) = [notice for notice in due(*world) if notice.reason == "CardTainted"]
+    assert notice.message.startswith(
+        f"its card {name_of(1)} of pool lab is tainted remote.gpu.elasticgpu.io/unreachable"
+    )

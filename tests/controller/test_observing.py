@@ -14,7 +14,22 @@ from controller import settings
 from kube import apiserver
 from tests.cli.conftest import put
 from tests.fakes.apiserver import FakeAPIServer
-from tests.view.objects import JSON, a_card, a_claim, a_driver, a_node, a_pod, a_result, a_rule, a_slice, name_of
+from tests.view.objects import (
+    JSON,
+    a_card,
+    a_claim,
+    a_driver,
+    a_far_claim,
+    a_far_slice,
+    a_lease,
+    a_node,
+    a_pod,
+    a_pool,
+    a_result,
+    a_rule,
+    a_slice,
+    name_of,
+)
 
 GPUS = "/apis/elasticgpu.io/v1alpha1/elasticgpus"
 
@@ -26,10 +41,10 @@ async def server() -> AsyncIterator[FakeAPIServer]:
 
 
 @contextlib.asynccontextmanager
-async def running(server: FakeAPIServer, folder: Path, port: int = 0) -> AsyncIterator[None]:
+async def running(server: FakeAPIServer, folder: Path, port: int = 0, *, remote: bool = False) -> AsyncIterator[None]:
     """A whole controller, stopped as SIGTERM stops it."""
     async with apiserver.APIServer.connect(server.kubeconfig(folder)) as api:
-        given = settings.Settings(namespace="egpu", pod_name="one", port=port, page_port=0)
+        given = settings.Settings(namespace="egpu", pod_name="one", port=port, page_port=0, remote=remote)
         task = asyncio.create_task(controller.serve(api, given), name="controller")
         try:
             yield
@@ -112,3 +127,47 @@ def _scrape(port: int) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
         text: str = answer.read().decode()
         return text
+
+
+async def test_remote_cards_are_shown_and_counted_with_the_leases_that_hold_them(
+    server: FakeAPIServer, tmp_path: Path
+) -> None:
+    """Another replica leads, which writes; this one shows what it sees."""
+    lead = {"kind": "Lease", "spec": {"holderIdentity": "another", "leaseDurationSeconds": 3600}}
+    server.put("/apis/coordination.k8s.io/v1/namespaces/egpu/leases/elastic-gpu-controller", lead)
+    put(
+        server,
+        a_slice(a_card(1)),
+        a_far_slice(a_card(2), a_card(3)),
+        a_pool(),
+        a_far_claim("c", 2),
+        a_lease(2, claim="c"),
+    )
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    async with running(server, tmp_path, port, remote=True):
+        counted = 'elasticgpu_pool_cards{pool="lab",state="Held"} 1.0'
+        text = await _until_told(port, counted)
+        assert 'elasticgpu_pool_cards{pool="lab",state="Free"} 1.0' in text
+        assert 'elasticgpu_cards{model="NVIDIA H100 80GB HBM3",state="Free"} 2.0' in text, "near and far together"
+        assert 'elasticgpu_node_cards{node="lab"' not in text
+        assert 'elasticgpu_problems{kind="LeaseUnclaimed"} 0.0' in text
+        server.remove("/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims/c")
+        await _until_told(port, 'elasticgpu_problems{kind="LeaseUnclaimed"} 1.0')
+
+
+async def test_what_was_left_of_remote_cards_is_shown_where_they_are_off(server: FakeAPIServer, tmp_path: Path) -> None:
+    put(server, a_far_slice(a_card(2)))
+    async with running(server, tmp_path):
+        await server.until(lambda: shown(server, 2).get("place") == "pool/lab", within_s=60)
+    assert server.count("GET", "remotepools") == server.count("GET", "remoteleases") == 0
+
+
+async def _until_told(port: int, wanted: str) -> str:
+    """A scrape that has the line."""
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(OSError):
+                if wanted in (text := await asyncio.to_thread(_scrape, port)):
+                    return text
+            await asyncio.sleep(0.1)

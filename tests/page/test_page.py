@@ -14,14 +14,19 @@ from tests.view.objects import (
     a_class,
     a_device_class,
     a_driver,
+    a_far_claim,
+    a_far_slice,
+    a_lease,
     a_node,
     a_pod,
+    a_pool,
     a_result,
     a_slice,
     name_of,
 )
 
 Open = Callable[..., Page]
+LEADER = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 
 def a_share(number: int, gib: int, cores: int, **more: str) -> JSON:
@@ -279,3 +284,79 @@ def test_the_page_of_a_pod_that_waits_says_what_rules_out_which_cards(stage: Sta
     a_town(stage)
     page = open_page(stage.start() + "#/pod/ml/patient")
     expect(page.get_by_text("Pod ml/patient fits now, on node node1")).to_be_visible()
+
+
+def a_lab(stage: Stage) -> None:
+    """A town, and a pool of three cards: one lent to a pod on a node without cards, one still being given back.
+
+    Another replica leads: ours only shows what it sees.
+    """
+    a_town(stage)
+    lead = {"kind": "Lease", "spec": {"holderIdentity": "another", "leaseDurationSeconds": 3600}}
+    stage.call(lambda: stage.server.put(f"{LEADER}/elastic-gpu-controller", lead))
+    releasing = {"key": "remote.gpu.elasticgpu.io/releasing", "effect": "NoSchedule"}
+    stage.put(
+        a_far_slice(a_card(7), a_card(8, taints=[releasing]), a_card(9)),
+        a_pool(),
+        a_pool("attic", reachable="False", why="connection refused"),
+        a_far_claim("far", 7, node="laptop", pods=("debugger",), of_class="simulation.elasticgpu.io"),
+        a_pod("debugger", claim="far", node="laptop", workload_type="simulation"),
+        a_lease(7, claim="far", node="laptop"),
+        a_lease(8, claim="gone", namespace="secret", phase="Releasing", reason="its claim is gone"),
+    )
+
+
+def test_remote_pools_are_groups_of_the_map_beside_the_nodes(stage: Stage, open_page: Open) -> None:
+    a_lab(stage)
+    page = open_page(stage.start(EGPU_REMOTE="true"))
+    expect(page.get_by_role("heading", name="9 cards on 2 nodes and in 2 remote pools")).to_be_visible()
+    expect(page.get_by_label("pool lab, card 0: held")).to_be_visible()
+    expect(page.get_by_label("pool lab, card 1: blocked")).to_be_visible()
+    expect(page.locator("main")).to_contain_text("does not answer")
+    picture(page, "overview-remote")
+    page.get_by_label("pool lab, card 0: held").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.dataset.key") == "cell pool/lab 1"
+    page.get_by_label("pool lab, card 0: held").click()
+    expect(page.get_by_role("heading", name="Remote pool lab")).to_be_visible()
+    expect(page.locator("main")).to_contain_text("Releasing: its claim is gone")
+    picture(page, "pool")
+    page.get_by_role("link", name=name_of(7)).first.click()
+    expect(page.get_by_role("heading", name=f"Card {name_of(7)}")).to_be_visible()
+    expect(page.locator("dl")).to_contain_text("pool lab")
+    expect(page.locator("main")).to_contain_text("Attached")
+    picture(page, "card-remote")
+    page.get_by_role("link", name="laptop").click()
+    expect(page.get_by_role("heading", name="Remote cards that are used here")).to_be_visible()
+    page.get_by_role("link", name="ml/debugger").click()
+    expect(page.get_by_role("heading", name="Pod ml/debugger")).to_be_visible()
+    page.get_by_role("link", name="lab").click()
+    expect(page.get_by_role("heading", name="Remote pool lab")).to_be_visible()
+
+
+def test_a_pool_is_searched_for_and_its_leases_hide_the_names_of_others(stage: Stage, open_page: Open) -> None:
+    a_lab(stage)
+    address = stage.start(EGPU_REMOTE="true")
+    page = open_page(address, TENANT)
+    expect(page.locator(".map a.cell")).to_have_count(9)
+    page.get_by_label("Namespaces to name").fill("ml")
+    page.get_by_label("Namespaces to name").press("Enter")
+    expect(page.locator("#scope")).to_contain_text("names of ml;")
+    page.keyboard.press("/")
+    page.keyboard.type("lab")
+    page.keyboard.press("Enter")
+    page.locator("#found").get_by_role("link", name="lab").click()
+    expect(page.get_by_role("heading", name="Remote pool lab")).to_be_visible()
+    expect(page.locator("main")).to_contain_text("ml/far")
+    expect(page.locator("main")).to_contain_text("not shown")
+    assert "secret" not in page.locator("main").inner_text()
+
+
+def test_what_was_left_of_remote_cards_that_are_off_is_shown_and_their_leases_are_not_known(
+    stage: Stage, open_page: Open
+) -> None:
+    a_town(stage)
+    page = open_page(stage.start())
+    stage.put(a_far_slice(a_card(7)))
+    expect(page.get_by_label("pool lab, card 0: free")).to_be_visible(timeout=60000)
+    expect(page.locator("main")).to_contain_text("leases: remote cards are off in the controller")

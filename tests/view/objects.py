@@ -7,6 +7,8 @@ from view import join, objects, reader
 JSON = dict[str, Any]
 DRIVER = "gpu.elasticgpu.io"
 CLASS = "training.elasticgpu.io"
+FAR = f"remote.{DRIVER}"
+ATTACHED, FAILED = f"{FAR}/attached", f"{FAR}/attach-failed"
 GI = 1024**3
 THEN = "2026-01-01T00:00:00Z"
 
@@ -138,6 +140,74 @@ def a_driver(node: str = "node1", *, ready: str = "True") -> JSON:
     }
 
 
+def a_far_slice(*devices: JSON, pool: str = "lab", generation: int = 1, of: int = 1, index: int = 0) -> JSON:
+    """Cards as a remote pool has them: attributes under the local driver's domain, given whole, attached before binding."""
+    there = [
+        {
+            "name": one["name"],
+            "attributes": {
+                name if "/" in name else f"{DRIVER}/{name}": value for name, value in one["attributes"].items()
+            },
+            "capacity": {f"{DRIVER}/memory": one["capacity"]["memory"]},
+            "bindsToNode": True,
+            "bindingConditions": [ATTACHED],
+            "bindingFailureConditions": [FAILED],
+        }
+        | ({"taints": one["taints"]} if "taints" in one else {})
+        for one in devices
+    ]
+    meta = {"name": f"{pool}-{generation}-{index}", "uid": f"s-{pool}-{index}", "creationTimestamp": THEN}
+    spec = {"driver": FAR, "pool": {"name": pool, "generation": generation, "resourceSliceCount": of}, "devices": there}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": meta, "spec": spec}
+
+
+def a_far_claim(
+    name: str = "claim", number: int = 1, *, pool: str = "lab", node: str = "node2", attached: str = "True", **more: Any
+) -> JSON:
+    """It has a card of a pool. `attached`: the condition, None where nothing was told yet."""
+    result = {
+        "request": "card",
+        "driver": FAR,
+        "pool": pool,
+        "device": name_of(number),
+        "bindingConditions": [ATTACHED],
+    }
+    found = a_claim(name, result, **more)
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    found["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [term]}
+    if attached:
+        condition = {"type": ATTACHED, "status": attached, "reason": "Attached", "lastTransitionTime": THEN}
+        told = {"driver": FAR, "pool": pool, "device": name_of(number), "data": {"leaseID": "L"}}
+        found["status"]["devices"] = [told | {"conditions": [condition]}]
+    return found
+
+
+def a_pool(name: str = "lab", *, reachable: str = "True", why: str = "") -> JSON:
+    """`reachable` empty: nobody has looked yet."""
+    condition = {"type": "Reachable", "status": reachable, "reason": "Answers", "message": why}
+    return {
+        "apiVersion": "elasticgpu.io/v1alpha1",
+        "kind": "RemotePool",
+        "metadata": {"name": name, "uid": f"uid-{name}", "creationTimestamp": THEN},
+        "spec": {"endpoint": f"{name}.example:7480", "caBundle": "-----BEGIN CERTIFICATE-----"},
+        "status": {"conditions": [condition | {"lastTransitionTime": THEN}], "version": "1.0"} if reachable else {},
+    }
+
+
+def a_lease(
+    number: int = 1, *, claim: str = "claim", namespace: str = "ml", pool: str = "lab", name: str = "", **status: str
+) -> JSON:
+    of = {"namespace": namespace, "name": claim, "uid": status.pop("uid", f"uid-{namespace}-{claim}")}
+    spec = {"pool": pool, "device": name_of(number), "key": "k", "epoch": "e", "claim": of, "attachedBy": "Controller"}
+    return {
+        "apiVersion": "elasticgpu.io/v1alpha1",
+        "kind": "RemoteLease",
+        "metadata": {"name": name or f"lease-{claim}-{number}", "uid": "u", "creationTimestamp": THEN},
+        "spec": spec | {"node": {"name": status.pop("node", "node2"), "uid": "n"}},
+        "status": {"phase": "Attached", "since": THEN, "leaseId": "L"} | status,
+    }
+
+
 def a_rule(name: str = "rule", *, effect: str = "NoSchedule", **selector: str) -> JSON:
     taint = {"key": "gpu.elasticgpu.io/cordoned", "effect": effect, "timeAdded": THEN}
     return {
@@ -163,6 +233,8 @@ def seen(*given: JSON) -> objects.Objects:
         nodes=reader.part(of("Node"), reader.node),
         drivers=reader.part(of("Pod"), reader.driver_pod),
         rules=reader.part(of("DeviceTaintRule"), reader.taint_rule),
+        remote_pools=reader.part(of("RemotePool"), reader.remote_pool),
+        leases=reader.part(of("RemoteLease"), reader.lease),
     )
 
 

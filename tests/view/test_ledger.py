@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.view.objects import (
+    FAR,
     JSON,
     THEN,
     a_card,
@@ -14,8 +15,12 @@ from tests.view.objects import (
     a_class,
     a_device_class,
     a_driver,
+    a_far_claim,
+    a_far_slice,
+    a_lease,
     a_node,
     a_pod,
+    a_pool,
     a_result,
     a_rule,
     a_slice,
@@ -26,8 +31,9 @@ from view import join, ledger, objects
 
 PARTS = (
     "pools", "cards", "total", "models", "nodes", "classes", "namespaces", "workload_types", "cells", "pods", "claims", "problems",
-    "unknown",
+    "unknown", "remote_pools", "leases",
 )  # fmt: skip
+HIDDEN = ("claims", "pods", "slices", "nodes", "drivers", "device_classes", "remote_pools", "leases")
 NODES, PODS, CLAIMS = ("node1", "node2", ""), ("a", "b", "c"), ("x", "y", "z")
 TAINT = {"key": "gpu.elasticgpu.io/lost", "effect": "NoSchedule", "timeAdded": THEN}
 numbers = st.integers(1, 4)
@@ -97,6 +103,33 @@ def pods() -> st.SearchStrategy[JSON]:
     )  # fmt: skip
 
 
+def lending() -> st.SearchStrategy[JSON]:
+    """What a pool, its cards, leases and the claims that hold them come to."""
+
+    def slice_(cards: list[tuple[int, bool]], pool: str, generation: int, of: int) -> JSON:
+        taint = {"key": "remote.gpu.elasticgpu.io/draining", "effect": "NoSchedule", "timeAdded": THEN}
+        devices = [a_card(n, **({"taints": [taint]} if bad else {})) for n, bad in cards]
+        return a_far_slice(*devices, pool=pool, generation=generation, of=of)
+
+    labs, who = st.sampled_from(("lab", "attic")), st.sampled_from(CLAIMS)
+    cards = st.lists(st.tuples(numbers, flags), max_size=3, unique_by=lambda one: one[0])
+    attached, used = st.sampled_from(("True", "False", "")), st.lists(st.sampled_from(PODS), max_size=1)
+    phases = st.sampled_from(("Attaching", "Attached", "Lost", "Failed", "Releasing"))
+    return st.one_of(
+        st.builds(slice_, cards, labs, st.integers(1, 2), st.integers(1, 2)),
+        st.builds(
+            lambda name, n, pool, told, pods: a_far_claim(name, n, pool=pool, attached=told, pods=tuple(pods)),
+            *(who, numbers, labs, attached, used),
+        ),
+        st.builds(lambda name, answers: a_pool(name, reachable=answers), labs, st.sampled_from(("True", "False", ""))),
+        st.builds(
+            lambda n, claim, pool, phase, name: a_lease(n, claim=claim, pool=pool, phase=phase, name=name),
+            *(numbers, who, labs, phases, st.sampled_from(("", "one", "two"))),
+        ),
+        st.builds(lambda driver: a_rule("far", driver=driver), st.sampled_from(("gpu.elasticgpu.io", FAR))),
+    )
+
+
 def retained(node: int, claim: str) -> JSON:
     rule = a_rule("kept", pool=f"egpu/node{node}", device=name_of(1))
     rule["metadata"]["annotations"] = {"elasticgpu.io/retained-for": f"uid-ml-{claim}"}
@@ -125,7 +158,9 @@ def others() -> st.SearchStrategy[JSON]:
 
 
 events = st.lists(
-    st.tuples(flags, st.one_of(slices(), claims(), claims(), pods(), pods(), others())), min_size=4, max_size=16
+    st.tuples(flags, st.one_of(slices(), claims(), claims(), pods(), pods(), others(), lending(), lending())),
+    min_size=4,
+    max_size=16,
 )
 
 
@@ -133,6 +168,9 @@ SHARE = {"consumedCapacity": {"memory": "10Gi", "cores": "25", "shares": "1"}}
 BASE = (
     a_slice(a_card(1, shared=True), a_card(2)),
     a_slice(a_card(3, shared=True), a_card(4), node="node2"),
+    a_far_slice(a_card(1), a_card(2)),
+    a_pool(),
+    a_lease(1, claim="x"),
     *(a_node(node) for node in ("node1", "node2")),
     *(a_driver(node) for node in ("node1", "node2")),
     a_class(),
@@ -193,7 +231,7 @@ def test_a_picture_kept_up_to_date_is_the_picture_made_anew(happenings: list[tup
         same(kept.view(found), join.View(found))
 
 
-@given(events, st.sampled_from(("claims", "pods", "slices", "nodes", "drivers", "device_classes")))
+@given(events, st.sampled_from(HIDDEN))
 @settings(max_examples=30, deadline=None)
 def test_so_it_is_when_a_kind_cannot_be_read_for_a_while(happenings: list[tuple[bool, JSON]], hidden: str) -> None:
     world, kept = World(*BASE), ledger.Ledger()

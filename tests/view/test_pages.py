@@ -10,8 +10,12 @@ from tests.view.objects import (
     a_card,
     a_claim,
     a_driver,
+    a_far_claim,
+    a_far_slice,
+    a_lease,
     a_node,
     a_pod,
+    a_pool,
     a_result,
     a_slice,
     name_of,
@@ -142,3 +146,46 @@ def test_the_first_screen_of_five_thousand_nodes_is_small() -> None:
 def _words(document: object) -> set[str]:
     text = json.dumps(document)
     return {word for word in ("secret", "theirs", "leak", "hidden-pod", "uid-secret-theirs") if word in text}
+
+
+def test_pools_are_rows_beside_the_nodes_and_models_are_told_apart_by_number() -> None:
+    found = pages.overview(view(a_slice(a_card(1)), a_node(), a_far_slice(a_card(2), a_card(3)), a_pool()), ALL)
+    assert [(one["name"], one["remote"]) for one in found["models"]] == [
+        ("NVIDIA H100 80GB HBM3", remote) for remote in (False, True)
+    ]
+    assert found["nodes"]["items"] == [["node1", "a", "yn", [0]]]
+    assert found["pools"]["items"] == [["lab", "aa", "y", [1]]]
+
+
+def test_a_pool_has_a_page_with_its_cards_leases_and_problems() -> None:
+    claim, other = a_far_claim(pods=("pod",)), a_far_claim("other", 2, namespace="secret", pods=("spy",))
+    lost = a_lease(2, claim="other", namespace="secret", phase="Lost", reason="of other")
+    cluster = view(a_far_slice(a_card(1), a_card(2)), a_pool(), claim, other, a_lease(), lost)
+    found = pages.pool(cluster, ML, "lab")
+    assert found
+    assert [card["state"] for card in found["cards"]["items"]] == ["Held", "Held"]
+    assert [(one["phase"], one["claim"], one["pods"]) for one in found["leases"]["items"]] == [
+        ("Attached", "claim", ["pod"]), ("Lost", "", []),
+    ]  # fmt: skip
+    assert found["problems"] == []
+    assert "secret" not in json.dumps(found)
+    assert pages.pool(cluster, ML, "attic") is None
+    everything = pages.pool(cluster, ALL, "lab")
+    assert everything
+    assert [one["kind"] for one in everything["problems"]] == ["LeaseLost"]
+
+
+def test_a_node_without_cards_has_a_page_when_a_remote_card_is_used_there() -> None:
+    cluster = view(a_far_slice(a_card(1)), a_far_claim(node="node9"))
+    found = pages.node(cluster, ALL, "node9")
+    assert found
+    assert [card["name"] for card in found["remote"]["items"]] == [name_of(1)]
+    assert pages.node(cluster, ALL, "node8") is None
+
+
+def test_a_pool_and_its_cards_are_found_by_words() -> None:
+    cluster = view(a_far_slice(a_card(1)), a_pool())
+    assert [(hit["kind"], hit["at"]) for hit in pages.search(cluster, ALL, "lab")["items"]] == [("pool", "")]
+    assert [(hit["kind"], hit["at"]) for hit in pages.search(cluster, ALL, "gpu-00000001")["items"]] == [
+        ("card", "pool/lab")
+    ]
