@@ -21,6 +21,8 @@ COMMANDS = {
     "nodes": "cards by node, and whether node and driver answer",
     "pods": "pods with cards, and why a pod waits for one",
     "claims": "claims with the cards, nodes and pods that they have",
+    "pools": "remote pools: whether they answer, and their cards by state",
+    "leases": "leases of remote cards: claim, pods and node that each is for, and its phase",
     "classes": "classes: how many cards match, are held and are waited for",
     "top": "what is used of each card beside what is booked, or of each claim (top claims)",
     "cordon": "keep new claims off one card: --evict ends the pods that have it",
@@ -106,6 +108,7 @@ def _run(arguments: Sequence[str]) -> int:
         name=getattr(given, "name", ""),
         nodes=getattr(given, "node", ()),
         evict=getattr(given, "evict", False),
+        remote=getattr(given, "remote", False),
         title=getattr(given, "title", ""),
         size=templates.Size(
             count=getattr(given, "count", 1), cores=getattr(given, "cores", None), memory=getattr(given, "memory", None)
@@ -205,19 +208,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text, parents=[common], epilog=_EXIT)
-        if name in ("card", "cordon", "uncordon", "release"):
-            command.add_argument("name", metavar="NAME")
-        if name == "cordon":
-            command.add_argument("--evict", action="store_true", help="end the pods that have the card")
-        if name == "top":
-            command.add_argument("name", metavar="WHAT", nargs="?", default="cards", choices=["cards", "claims"])
-            command.add_argument("--node", action="append", default=[], help="of this node; may be repeated")
-        if name == "claim":
-            command.add_argument("name", metavar="TYPE", help="a workload type such as training, or a class")
-            command.add_argument("--count", type=int, default=1, help="how many cards or shares")
-            command.add_argument("--cores", type=int, help="percent of a card, for a share")
-            command.add_argument("--memory", help="such as 20Gi, for a share")
-            command.add_argument("--title", default="", help="the template's name")
+        _add_options(command, name)
         if name == "translate":
             _add_translation(command)
         if name in ("pods", "claims", "cards", "nodes"):
@@ -226,6 +217,24 @@ def _parser() -> argparse.ArgumentParser:
         if name in ("explain", "fit"):
             _add_question(command, fit=name == "fit")
     return parser
+
+
+def _add_options(command: argparse.ArgumentParser, name: str) -> None:
+    if name in ("card", "cordon", "uncordon", "release"):
+        command.add_argument("name", metavar="NAME")
+    if name == "cordon":
+        command.add_argument("--evict", action="store_true", help="end the pods that have the card")
+    if name == "cards":
+        command.add_argument("--remote", action="store_true", help="those of remote pools alone, with their leases")
+    if name == "top":
+        command.add_argument("name", metavar="WHAT", nargs="?", default="cards", choices=["cards", "claims"])
+        command.add_argument("--node", action="append", default=[], help="of this node; may be repeated")
+    if name == "claim":
+        command.add_argument("name", metavar="TYPE", help="a workload type such as training, or a class")
+        command.add_argument("--count", type=int, default=1, help="how many cards or shares")
+        command.add_argument("--cores", type=int, help="percent of a card, for a share")
+        command.add_argument("--memory", help="such as 20Gi, for a share")
+        command.add_argument("--title", default="", help="the template's name")
 
 
 def _add_question(command: argparse.ArgumentParser, *, fit: bool) -> None:

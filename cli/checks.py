@@ -7,7 +7,7 @@ the reason: what could not be looked at is never Ok.
 import datetime
 import enum
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,15 +50,15 @@ def server(version: JSON | None, groups: Mapping[str, str]) -> Iterator[Finding]
         yield _unknown("server", "the API server's version could not be read")
     elif int(minor[0]) < _OLDEST:
         text = f"Kubernetes 1.{minor[0]}: claims of devices need 1.{_OLDEST}"
-        yield _wrong("server", text, "upgrade the control plane and the nodes")
+        yield wrong("server", text, "upgrade the control plane and the nodes")
     else:
-        yield _ok("server", f"Kubernetes {version.get('gitVersion', '')}")
+        yield ok("server", f"Kubernetes {version.get('gitVersion', '')}")
     for group, why in groups.items():
         remedy = (
             "kubectl apply --server-side -f charts/elastic-gpu/crds" if names.GROUP in group else "upgrade the server"
         )
         yield (
-            _ok("server", f"serves {group}") if not why else _wrong("server", f"does not serve {group}: {why}", remedy)
+            ok("server", f"serves {group}") if not why else wrong("server", f"does not serve {group}: {why}", remedy)
         )
 
 
@@ -69,26 +69,26 @@ def fields(series: Iterable[str], unasked: str) -> Iterator[Finding]:
         yield _unknown("fields", unasked or "no driver says whether shares are stored")
     elif any(float(value) == 0 for value in told):
         text = "the API server drops fields that shares need: cards are offered as wholes only"
-        yield _wrong(
+        yield wrong(
             "fields", text, "Kubernetes 1.36, or the feature gate DRAConsumableCapacity on server and scheduler"
         )
     else:
-        yield _ok("fields", "the API server stores what shares need")
+        yield ok("fields", "the API server stores what shares need")
 
 
 def drivers(view: join.View) -> Iterator[Finding]:
-    yield from _of_problems(
+    yield from of_problems(
         "drivers", view, _OF_DRIVERS, "a driver answers on every node with cards", ("nodes", "drivers")
     )
 
 
 def classes(view: join.View) -> Iterator[Finding]:
-    yield from _of_problems("classes", view, _OF_CLASSES, "every class is ready and matches cards", ("classes",))
+    yield from of_problems("classes", view, _OF_CLASSES, "every class is ready and matches cards", ("classes",))
 
 
 def claims(view: join.View) -> Iterator[Finding]:
     text = "no card is kept by a claim that nobody uses, or by one whose card is gone"
-    yield from _of_problems("claims", view, _OF_CLAIMS, text, ("claims", "pods"))
+    yield from of_problems("claims", view, _OF_CLAIMS, text, ("claims", "pods"))
 
 
 def runtimes(nodes: Sequence[JSON], with_cards: set[str]) -> Iterator[Finding]:
@@ -98,7 +98,7 @@ def runtimes(nodes: Sequence[JSON], with_cards: set[str]) -> Iterator[Finding]:
         found = _CONTAINERD.match(runtime)
         version = (int(found[1]), int(found[2])) if found else None
         if version and version < _CONTAINERD_WITH_CDI:
-            yield _wrong("runtime", f"node {name}: {runtime} cannot inject devices by CDI", "containerd 2")
+            yield wrong("runtime", f"node {name}: {runtime} cannot inject devices by CDI", "containerd 2")
         elif version and version < _CONTAINERD_ON:
             text = f"node {name}: {runtime} has CDI off unless enable_cdi = true is in its configuration"
             yield _unknown("runtime", text)
@@ -116,16 +116,16 @@ def versions(
         kubelet = str(info.get("kubeletVersion", ""))
         minor = re.match(r"v?1\.(\d+)", kubelet)
         if minor and int(minor[1]) < _OLDEST:
-            yield _wrong(
+            yield wrong(
                 "versions", f"node {name}: kubelet {kubelet} prepares no claims", f"kubelet 1.{_OLDEST} or newer"
             )
     found = {version for _, version in ours if version}
     if len(found) > 1:
         text = f"driver and controller run in versions {tables.listed(sorted(found))}"
-        yield _wrong("versions", text, "wait for the rolling update, or see why it stopped: kubectl get pods -A")
+        yield wrong("versions", text, "wait for the rolling update, or see why it stopped: kubectl get pods -A")
     elif found:
         same = f"version {found.pop()} runs everywhere" + (f"; this plugin is {own}" if own else "")
-        yield _ok("versions", same)
+        yield ok("versions", same)
     else:
         yield _unknown("versions", "no pod of the driver or the controller was found")
 
@@ -140,7 +140,7 @@ def clocks(
         now = here
     elif abs((now - here).total_seconds()) > _SKEW_S:
         text = f"this machine is {abs((now - here).total_seconds()):.0f} s apart from the API server"
-        yield _wrong("clocks", text, "set its clock (chrony); certificates and ages are judged by it")
+        yield wrong("clocks", text, "set its clock (chrony); certificates and ages are judged by it")
     if leases is None:
         yield _unknown("clocks", "the nodes' leases in kube-node-lease may not be read")
         return
@@ -152,9 +152,9 @@ def clocks(
             late.append(f"{name} by {abs((now - renewed).total_seconds()):.0f} s")
     if late:
         text = f"clocks differ from the API server's: {tables.listed(late, 5)}"
-        yield _wrong("clocks", text, "set their clocks (chrony)")
+        yield wrong("clocks", text, "set their clocks (chrony)")
     else:
-        yield _ok("clocks", f"{len(alive)} nodes and the API server agree to half a minute")
+        yield ok("clocks", f"{len(alive)} nodes and the API server agree to half a minute")
 
 
 def rights(answers: Iterable[tuple[str, str, bool | None]], unread: Mapping[str, str]) -> Iterator[Finding]:
@@ -165,11 +165,11 @@ def rights(answers: Iterable[tuple[str, str, bool | None]], unread: Mapping[str,
         untold = untold or may is None
         if may is False:
             missing = True
-            yield _wrong("rights", f"{account} may not {what}", "helm upgrade: the chart brings its rights")
+            yield wrong("rights", f"{account} may not {what}", "helm upgrade: the chart brings its rights")
     if untold or not asked:
         yield _unknown("rights", "what driver and controller may do could not be asked (create subjectaccessreviews)")
     elif not missing:
-        yield _ok("rights", "driver and controller have theirs")
+        yield ok("rights", "driver and controller have theirs")
     for kind, why in unread.items():
         yield _unknown("rights", f"{kind.replace('_', ' ')}: {why}")
 
@@ -205,10 +205,10 @@ def selectors(device_classes: Sequence[JSON] | None, slices: Sequence[JSON]) -> 
                     bad += 1
                     said = f"class {found['metadata']['name']} fails on device {example} of {shape.driver}: {error}"
                     remedy = "test the driver first, and has() or the ? operator before reading an attribute"
-                    yield _wrong("selectors", f"{said}; pods of that class stay pending", remedy)
+                    yield wrong("selectors", f"{said}; pods of that class stay pending", remedy)
                     break
     if not bad:
-        yield _ok("selectors", f"the selectors of {len(device_classes)} classes can be judged on every device")
+        yield ok("selectors", f"the selectors of {len(device_classes)} classes can be judged on every device")
 
 
 def _texts(device_class: JSON) -> Iterator[str]:
@@ -217,17 +217,23 @@ def _texts(device_class: JSON) -> Iterator[str]:
             yield text
 
 
-def _of_problems(
-    check: str, view: join.View, kinds: Sequence[problems.Kind], well: str, needs: Sequence[str]
+def of_problems(
+    check: str,
+    view: join.View,
+    kinds: Sequence[problems.Kind],
+    well: str,
+    needs: Sequence[str],
+    passing: Collection[picture.Problem] = (),
 ) -> Iterator[Finding]:
-    found: list[picture.Problem] = [one for one in view.problems if one.kind in kinds]
+    """`passing`: those that are none yet."""
+    found: list[picture.Problem] = [one for one in view.problems if one.kind in kinds and one not in passing]
     for one in found:
-        yield _wrong(check, f"{one.about}: {one.message}", one.command)
+        yield wrong(check, f"{one.about}: {one.message}", one.command)
     hidden = [f"{kind}: {view.unknown[kind]}" for kind in ("slices", *needs) if kind in view.unknown]
     if hidden:
         yield _unknown(check, "; ".join(hidden))
     elif not found:
-        yield _ok(check, well)
+        yield ok(check, well)
 
 
 def _infos(nodes: Sequence[JSON], wanted: set[str]) -> Iterator[tuple[str, JSON]]:
@@ -243,11 +249,11 @@ def _moment(text: str) -> datetime.datetime | None:
         return None
 
 
-def _ok(check: str, text: str) -> Finding:
+def ok(check: str, text: str) -> Finding:
     return Finding(check=check, verdict=Verdict.OK, text=text)
 
 
-def _wrong(check: str, text: str, remedy: str) -> Finding:
+def wrong(check: str, text: str, remedy: str) -> Finding:
     return Finding(check=check, verdict=Verdict.WRONG, text=text, remedy=remedy)
 
 

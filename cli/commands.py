@@ -41,6 +41,7 @@ class Asked:
     name: str = ""
     nodes: Sequence[str] = ()
     evict: bool = False
+    remote: bool = False
     size: templates.Size = field(default_factory=templates.Size)
     title: str = ""
     out: TextIO = sys.stdout
@@ -66,6 +67,12 @@ _LISTINGS: Mapping[str, _Listing] = {
     "claims": _Listing(
         kind="Claim", prefix="resourceclaim.resource.k8s.io", rows=lambda view: view.claims, sheet=sheets.claims
     ),
+    "pools": _Listing(
+        kind="RemotePool", prefix="remotepool.elasticgpu.io", rows=lambda view: view.remote_pools, sheet=sheets.pools
+    ),
+    "leases": _Listing(
+        kind="Lease", prefix="remotelease.elasticgpu.io", rows=lambda view: view.leases, sheet=sheets.leases
+    ),
     "classes": _Listing(
         kind="Class", prefix="elasticgpuclass.elasticgpu.io", rows=lambda view: view.classes, sheet=sheets.classes
     ),
@@ -74,6 +81,10 @@ _LISTINGS: Mapping[str, _Listing] = {
 
 _BY_NODE: Mapping[str, Callable[[Any], str]] = {"cards": lambda row: row.node, "nodes": lambda row: row.name}
 """Where labels are those of nodes."""
+_MAIN = {"nodes": "slices", "cards": "slices", "pools": "remote_pools"}
+"""Without which list there is no answer, where it is not the one of the command's name."""
+OF_LENDING = ("remote_pools", "leases")
+"""What can be read or not without any card, holder or number being another."""
 
 
 def run(asked: Asked) -> int:
@@ -106,6 +117,10 @@ def _list(asked: Asked) -> int:
     if asked.labels and asked.command in _BY_NODE:
         chosen = {node.name for node in seen.nodes.items}
         rows = [row for row in rows if _BY_NODE[asked.command](row) in chosen]
+    if asked.remote:
+        rows = [row for row in rows if row.remote]
+    if asked.command == "leases" and asked.namespace:
+        rows = [row for row in rows if row.namespace == asked.namespace]
     if asked.command == "pods":
         rows = _with_reasons(asked, rows)
     if asked.form in ("json", "yaml"):
@@ -115,18 +130,21 @@ def _list(asked: Asked) -> int:
     elif rows:
         style = style_of(asked, view, spaces=not namespace)
         print_sheet(listing.sheet(rows, style), asked)
-    main = {"nodes": "slices", "cards": "slices"}.get(asked.command, asked.command)
-    unknown = main in view.unknown and not rows
+    unknown = _MAIN.get(asked.command, asked.command) in view.unknown and not rows
     warn(asked, view)
     if not rows and not unknown:
         where = f" in {namespace} namespace" if namespace and asked.command in ("pods", "claims") else ""
-        asked.warnings.write(f"No {asked.command} found{where}.\n")
+        what = {"pools": "remote pools"}.get(asked.command, f"{'remote ' if asked.remote else ''}{asked.command}")
+        asked.warnings.write(f"No {what} found{where}.\n")
     return UNTOLD if unknown else FOUND
 
 
 def _with_reasons(asked: Asked, rows: Sequence[picture.Pod]) -> Sequence[picture.Pod]:
-    """Pods that wait for a card say what rules which cards out, where that can be told."""
-    waiting = [(pod.namespace, pod.name) for pod in rows if pod.waiting and not pod.node][:_EXPLAINED]
+    """Pods that wait for a card say what rules which cards out, where that can be told. One whose remote card is being
+    attached has it already.
+    """
+    pending = [pod for pod in rows if pod.waiting and not pod.node and not any(card.remote for card in pod.cards)]
+    waiting = [(pod.namespace, pod.name) for pod in pending][:_EXPLAINED]
     if not waiting:
         return rows
     from cli import explaining  # noqa: PLC0415  for these alone
@@ -140,25 +158,31 @@ def _wanted(asked: Asked, namespace: str) -> tuple[queries.Query, ...]:
     match asked.command:
         case "cards":
             chosen = (queries.nodes(asked.labels),) if asked.labels else ()
-            return (queries.slices(), claims, queries.rules(), *chosen)
+            leases = (queries.leases(),) if asked.remote or asked.form in ("wide", "json", "yaml") else ()
+            return (*queries.slices(), claims, queries.rules(), *chosen, *leases)
+        case "pools" | "leases":
+            main = queries.leases if asked.command == "leases" else queries.remote_pools
+            return (*queries.slices(), claims, queries.rules(), main(optional=False))
         case "nodes":
-            return (queries.slices(), claims, queries.nodes(asked.labels), queries.drivers(), queries.rules())
+            return (*queries.slices(), claims, queries.nodes(asked.labels), queries.drivers(), queries.rules())
         case "pods":
             pods = queries.pods(namespace, asked.labels)
-            return (queries.slices(), claims, pods, queries.device_classes(), queries.drivers())
+            return (*queries.slices(), claims, pods, queries.device_classes(), queries.drivers())
         case "claims":
-            return (queries.slices(), queries.claims(namespace, asked.labels), queries.device_classes())
+            return (*queries.slices(), queries.claims(namespace, asked.labels), queries.device_classes())
         case _:
-            return (queries.slices(), claims, queries.classes(), queries.device_classes())
+            return (*queries.slices(), claims, queries.classes(), queries.device_classes())
 
 
 def _status(asked: Asked) -> int:
-    lists = (queries.classes(), queries.device_classes(), queries.nodes(), queries.drivers())
-    wanted = (queries.slices(), queries.claims(), queries.rules(), *lists, *queries.pods_for_status())
+    lending = (queries.remote_pools(), queries.leases())
+    lists = (queries.classes(), queries.device_classes(), queries.nodes(), queries.drivers(), *lending)
+    wanted = (*queries.slices(), queries.claims(), queries.rules(), *lists, *queries.pods_for_status())
     view = view_of(asked, wanted, asked.namespace)
     if asked.form in ("json", "yaml"):
         parts = ("total", "models", "nodes", "classes", "namespaces", "workload_types", "problems")
         item = {name: document.plain(getattr(view, name)) for name in parts}
+        item["remotePools"] = document.plain(view.remote_pools)
         print_document(document.single("Status", item, view), asked)
     else:
         asked.out.write(status.page(view, style_of(asked, view), asked.output, wide=asked.form == "wide"))
@@ -167,7 +191,7 @@ def _status(asked: Asked) -> int:
 
 
 def _card(asked: Asked) -> int:
-    wanted = (queries.slices(), queries.claims(), queries.rules())
+    wanted = (*queries.slices(), queries.claims(), queries.rules(), queries.leases())
     view = view_of(asked, wanted, asked.namespace)
     found = matching(view, asked.name)
     if len(found) != 1:
@@ -277,12 +301,17 @@ def _json(content: dict[str, Any]) -> str:
     return msgspec.json.format(msgspec.json.encode(content), indent=4).decode()
 
 
+def _lends(asked: Asked, view: join.View) -> bool:
+    """Whom a cluster without remote cards shows none, need not hear that leases are not theirs to see."""
+    return asked.command in ("pools", "leases") or any(card.remote for card in view.cards)
+
+
 def warn(asked: Asked, view: join.View) -> None:
     """What was asked for and could not be read; on stderr, so that scripts keep their data."""
     if asked.quiet:
         return
     for kind, why in view.unknown.items():
-        if why != objects.NOT_ASKED:
+        if why != objects.NOT_ASKED and (kind not in OF_LENDING or _lends(asked, view)):
             asked.warnings.write(f"Warning: {kind.replace('_', ' ')}: {tables.clean(why)}\n")
     for text in view.unreadable[:3]:
         asked.warnings.write(f"Warning: could not be read: {tables.clean(text)}\n")

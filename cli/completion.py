@@ -30,7 +30,7 @@ def complete(words: Sequence[str], commands: Mapping[str, str]) -> int:
     if before and before[-1] in ("-o", "--output"):
         found: Iterable[str] = _FORMS
     elif last.startswith("-"):
-        found = _FLAGS
+        found = (*_FLAGS, *(("--remote",) if told == ["cards"] else ()))
     elif not told:
         found = [f"{name}\t{text}" for name, text in commands.items()]
     elif told == ["card"]:
@@ -47,7 +47,7 @@ def _cards() -> Sequence[str]:
     from cli import gatherer, kubectl, queries  # noqa: PLC0415
 
     try:
-        seen = gatherer.gather(kubectl.Kubectl(("--request-timeout=2s",)), [queries.slices()])
+        seen = gatherer.gather(kubectl.Kubectl(("--request-timeout=2s",)), queries.slices())
     except errors.ElasticGPUError:
         return ()
     return sorted({device.name for item in seen.slices.items for device in item.devices})

@@ -22,7 +22,7 @@ _NOT_SERVED = (
 
 
 def run(asked: commands.Asked) -> int:
-    view = commands.view_of(asked, (queries.slices(), queries.claims(), queries.rules()), asked.namespace)
+    view = commands.view_of(asked, (*queries.slices(), queries.claims(), queries.rules()), asked.namespace)
     found = commands.matching(view, asked.name)
     if len(found) != 1:
         commands.warn(asked, view)
@@ -38,12 +38,13 @@ def run(asked: commands.Asked) -> int:
 
 
 def rule(card: picture.Card, *, evict: bool) -> dict[str, Any]:
+    driver = names.REMOTE_DRIVER if card.remote else names.LOCAL_DRIVER
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceTaintRule",
         "metadata": {"name": _NAME + card.name, "labels": {"app.kubernetes.io/managed-by": "kubectl-egpu"}},
         "spec": {
-            "deviceSelector": {"driver": names.LOCAL_DRIVER, "pool": card.pool, "device": card.name},
+            "deviceSelector": {"driver": driver, "pool": card.pool, "device": card.name},
             "taint": {"key": TAINT, "effect": "NoExecute" if evict else "NoSchedule"},
         },
     }

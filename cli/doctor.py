@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from api import names
-from cli import checks, commands, features, gatherer, queries, tables
+from cli import checks, commands, features, gatherer, lendingchecks, queries, tables
 from view import document, join, objects
 
 JSON = dict[str, Any]
@@ -22,6 +22,7 @@ _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _ASKED_DRIVERS = 3
+
 _NEEDS = {
     "controller": (
         ("list", names.GROUP, "elasticgpuclasses"), ("create", "resource.k8s.io", "deviceclasses"), ("list", "", "pods"),
@@ -58,7 +59,9 @@ def run(asked: commands.Asked) -> int:
 
 def _findings(asked: commands.Asked) -> Iterator[checks.Finding]:
     lists = (queries.classes(), queries.device_classes(), queries.nodes(), queries.drivers(), queries.pods())
-    seen = gatherer.gather(asked.way, (queries.slices(), queries.claims(), queries.rules(), *lists), asked.namespace)
+    lending = (queries.remote_pools(), queries.leases())
+    wanted = (*queries.slices(), queries.claims(), queries.rules(), *lists, *lending)
+    seen = gatherer.gather(asked.way, wanted, asked.namespace)
     view = join.View(seen)
     with_cards = {node.name for node in view.nodes if node.tally.total}
     every_slice = "/apis/resource.k8s.io/v1/resourceslices"
@@ -77,17 +80,20 @@ def _findings(asked: commands.Asked) -> Iterator[checks.Finding]:
     texts, unasked = _series(asked, seen.drivers)
     yield from checks.fields(texts, unasked)
     yield from features.found(asked.way.create(*features.trials()), None if groups[0].reason else groups[0].data)
-    yield from checks.rights(_reviewed(asked, controllers, seen.drivers), view.unknown)
+    unread = {kind: why for kind, why in view.unknown.items() if view.remote_pools or kind not in commands.OF_LENDING}
+    yield from checks.rights(_reviewed(asked, controllers, seen.drivers), unread)
     yield from checks.drivers(view)
     yield from checks.runtimes(_items(nodes) or (), with_cards)
     versions = [(pod.name, pod.version) for pod in seen.drivers.items]
-    versions += [(one["metadata"]["name"], _label(one)) for one in _items(controllers) or ()]
+    told = [(one["metadata"]["name"], _label(one)) for one in _items(controllers) or ()]
+    versions += told
     yield from checks.versions(_items(nodes) or (), with_cards, versions, commands.version())
     alive = {node.name for node in seen.nodes.items if node.ready}
     yield from checks.clocks(_items(leases), alive, _server_time(asked), asked.now)
     yield from checks.classes(view)
     yield from checks.selectors(_items(classes), _items(slices) or ())
     yield from checks.claims(view)
+    yield from lendingchecks.look(view, _items(slices) or (), [version for _, version in told if version], asked.now)
 
 
 def _series(asked: commands.Asked, drivers: objects.Part[objects.DriverPod]) -> tuple[list[str], str]:

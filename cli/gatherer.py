@@ -41,11 +41,11 @@ def _asked(way: kubectl.Kubectl, wanted: Sequence[queries.Query]) -> dict[querie
 
 
 def _together(one: objects.Part[Any], other: objects.Part[Any]) -> objects.Part[Any]:
-    """Two lists of one kind that differ by their filters."""
+    """Two lists of one kind that differ by their filters: whole only where both are."""
     return objects.Part(
         items=(*one.items, *other.items),
         unknown=one.unknown or other.unknown,
-        partial=True,
+        partial=one.partial or other.partial,
         unreadable=(*one.unreadable, *other.unreadable),
     )
 

@@ -15,6 +15,7 @@ from view import objects, reader
 
 _RESOURCES = "/apis/resource.k8s.io/v1"
 _DRIVER_LABELS = ",".join(f"{key}={value}" for key, value in names.DRIVER_PODS.items())
+_DRIVERS = (names.LOCAL_DRIVER, names.REMOTE_DRIVER)
 _LIVE = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -29,6 +30,8 @@ class Kind(enum.StrEnum):
     NODES = "nodes"
     DRIVERS = "drivers"
     RULES = "rules"
+    REMOTE_POOLS = "remote_pools"
+    LEASES = "leases"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,16 +57,30 @@ class Query:
         scope = f" in {where}" if self.kind in (Kind.CLAIMS, Kind.PODS, Kind.DRIVERS) else ""
         if reason == "Forbidden":
             return f"you may not list {self.resource}{scope}"
-        if reason == "NotFound" and self.kind is Kind.CLASSES:
+        if reason == "NotFound" and self.kind in (Kind.CLASSES, Kind.REMOTE_POOLS, Kind.LEASES):
             return "the kinds of elasticgpu.io are not installed in this cluster"
         if reason == "NotFound":
             return f"this API server does not serve {self.resource} of resource.k8s.io/v1; it needs Kubernetes 1.34"
         return words
 
 
-def slices() -> Query:
-    path = _path(f"{_RESOURCES}/resourceslices", fieldSelector=f"spec.driver={names.LOCAL_DRIVER}")
-    return Query(kind=Kind.SLICES, path=path, read=reader.slice_)
+def slices() -> tuple[Query, Query]:
+    """Those of nodes and those of remote pools; a list takes one driver, and others' slices may be many."""
+    near, far = (_path(f"{_RESOURCES}/resourceslices", fieldSelector=f"spec.driver={driver}") for driver in _DRIVERS)
+    return (
+        Query(kind=Kind.SLICES, path=near, read=reader.slice_),
+        Query(kind=Kind.SLICES, path=far, read=reader.slice_),
+    )
+
+
+def remote_pools(*, optional: bool = True) -> Query:
+    path = f"/apis/{names.API_VERSION}/remotepools"
+    return Query(kind=Kind.REMOTE_POOLS, path=path, read=reader.remote_pool, optional=optional)
+
+
+def leases(*, optional: bool = True) -> Query:
+    path = f"/apis/{names.API_VERSION}/remoteleases"
+    return Query(kind=Kind.LEASES, path=path, read=reader.lease, optional=optional)
 
 
 def claims(namespace: str = "", labels: str = "") -> Query:

@@ -20,6 +20,7 @@ _COLOURS = {
     picture.State.BLOCKED: "red",
     picture.State.UNKNOWN: "magenta",
 }
+_PHASES = {"Attached": "green", "Attaching": "yellow", "Releasing": "yellow", "Lost": "red", "Failed": "red"}
 _PREFIX, _DIGITS, _TAIL = "gpu-", 8, 4
 
 
@@ -55,9 +56,11 @@ def short_names(cards: Iterable[picture.Card]) -> dict[str, str]:
     return shown
 
 
-def cards(found: Iterable[picture.Card], style: Style) -> Sheet:
+def cards(found: Sequence[picture.Card], style: Style) -> Sheet:
+    """Remote cards have a pool where others have a node; who uses them and by which lease are columns of theirs."""
+    lent = any(card.remote for card in found)
     columns = (
-        Column(title="NODE"),
+        Column(title="PLACE" if lent else "NODE"),
         Column(title="CARD"),
         Column(title="MODEL", optional=True),
         Column(title="STATE"),
@@ -65,11 +68,12 @@ def cards(found: Iterable[picture.Card], style: Style) -> Sheet:
         Column(title="FREE", right=True),
         Column(title="CORES FREE", right=True, wide=True),
         Column(title="PODS"),
+        *([Column(title="USED ON", wide=True), Column(title="LEASE", wide=True)] if lent else ()),
         Column(title="PCI", wide=True),
         Column(title="DRIVER", wide=True),
         Column(title="REASON", wide=True),
     )
-    return Sheet(columns=columns, rows=[_card(card, style) for card in found])
+    return Sheet(columns=columns, rows=[_card(card, style, lent=lent) for card in found])
 
 
 def holders(card: picture.Card, style: Style) -> Sheet:
@@ -92,6 +96,71 @@ def holders(card: picture.Card, style: Style) -> Sheet:
     return Sheet(columns=columns, rows=rows)
 
 
+def attachments(card: picture.Card, style: Style) -> Sheet:
+    """By which leases a remote card is had."""
+    columns = [Column(title=title) for title in ("LEASE", "PHASE", "CLAIM", "USED ON")]
+    columns += [Column(title="SINCE", right=True), Column(title="RUNS OUT"), Column(title="REASON")]
+    of = [(one.attachment, f"{one.namespace}/{one.claim}", one.node) for one in card.holders if one.attachment]
+    rows = [
+        (
+            *(one.lease, one.phase, claim, node or tables.NONE, tables.age(one.since, style.now)),
+            one.runs_out or tables.NONE,
+            one.reason or tables.NONE,
+        )
+        for one, claim, node in (*of, *((one, tables.NONE, "") for one in card.ending))
+    ]
+    return Sheet(columns=columns, rows=rows)
+
+
+def pools(found: Iterable[picture.RemotePool], style: Style) -> Sheet:
+    columns = [Column(title="POOL"), Column(title="REACHABLE"), *_TALLY, Column(title="LEASES", right=True)]
+    columns += [Column(title="MODELS", optional=True), Column(title="AGE", right=True)]
+    columns += [Column(title=title, wide=True) for title in ("ENDPOINT", "AGENT", "TAINTS", "REASON")]
+    rows = [
+        (
+            pool.name,
+            _yes_no(pool.reachable),
+            *_tally(pool.tally),
+            tables.UNKNOWN if pool.leases is None else str(pool.leases),
+            tables.listed(model or tables.UNKNOWN for model in pool.models),
+            tables.age(pool.created, style.now),
+            pool.endpoint or tables.UNKNOWN,
+            pool.version or tables.UNKNOWN,
+            tables.listed(f"{one.taint} on {one.cards}" for one in pool.troubles),
+            pool.reason or tables.NONE,
+        )
+        for pool in found
+    ]
+    return Sheet(columns=columns, rows=rows)
+
+
+def leases(found: Iterable[picture.Lease], style: Style) -> Sheet:
+    """A lease whose claim holds the card no more is the one to look at."""
+    columns = [Column(title=title) for title in ("POOL", "CARD", "NAMESPACE", "CLAIM", "PODS", "NODE", "PHASE", "HELD")]
+    columns += [Column(title="SINCE", right=True), Column(title="AGE", right=True)]
+    columns += [Column(title=title, wide=True) for title in ("LEASE", "ATTACHED BY", "RUNS OUT", "REASON")]
+    rows = [
+        (
+            one.pool,
+            style.card(one.device),
+            one.namespace or tables.UNKNOWN,
+            one.claim or tables.UNKNOWN,
+            tables.listed(one.pods, _HOLDERS_SHOWN if style.brief else None),
+            one.node,
+            Cell(text=one.phase, colour=_PHASES.get(one.phase, "")),
+            _yes_no(one.held),
+            tables.age(one.since, style.now),
+            tables.age(one.created, style.now),
+            one.name,
+            one.attached_by or tables.UNKNOWN,
+            one.runs_out or tables.NONE,
+            one.reason or tables.NONE,
+        )
+        for one in found
+    ]
+    return Sheet(columns=columns, rows=rows)
+
+
 def nodes(found: Iterable[picture.Node]) -> Sheet:
     columns = [Column(title="NODE"), Column(title="READY"), Column(title="DRIVER"), *_TALLY, Column(title="MODELS")]
     rows = [
@@ -109,7 +178,11 @@ def nodes(found: Iterable[picture.Node]) -> Sheet:
 
 def models(found: Iterable[picture.Model]) -> Sheet:
     columns = [Column(title="MODEL"), *_TALLY]
-    return Sheet(columns=columns, rows=[(model.name or tables.UNKNOWN, *_tally(model.tally)) for model in found])
+    rows = [
+        ((model.name or tables.UNKNOWN) + (" (remote)" if model.remote else ""), *_tally(model.tally))
+        for model in found
+    ]
+    return Sheet(columns=columns, rows=rows)
 
 
 def pods(found: Iterable[picture.Pod], style: Style) -> Sheet:
@@ -134,6 +207,7 @@ def claims(found: Iterable[picture.Claim], style: Style) -> Sheet:
         Column(title="NODE"),
         Column(title="PODS"),
         Column(title="AGE", right=True),
+        Column(title="POOL", wide=True),
     ]
     rows = [
         (
@@ -146,6 +220,7 @@ def claims(found: Iterable[picture.Claim], style: Style) -> Sheet:
             tables.listed(claim.nodes),
             tables.listed(claim.pods, _HOLDERS_SHOWN if style.brief else None),
             tables.age(claim.created, style.now),
+            tables.listed(claim.pools),
         )
         for claim in found
     ]
@@ -194,13 +269,13 @@ def _tally(tally: picture.Tally) -> Row:
     return (*map(str, counts), tables.size(tally.memory), tables.size(tally.memory_free))
 
 
-def _card(card: picture.Card, style: Style) -> Row:
+def _card(card: picture.Card, style: Style, *, lent: bool) -> Row:
     using = [f"{holder.namespace}/{pod.name}" for holder in card.holders for pod in holder.pods] + [
         f"{holder.namespace}/{holder.claim} (claim, unused)" for holder in card.holders if not holder.pods
     ]
     cores = card.free.get("cores") if card.free is not None else None
     return (
-        card.node,
+        card.place,
         style.card(card.name),
         card.model or tables.UNKNOWN,
         Cell(text=card.state.value, colour=_COLOURS[card.state]),
@@ -208,10 +283,22 @@ def _card(card: picture.Card, style: Style) -> Row:
         tables.UNKNOWN if card.free is None else tables.size(card.free.get(names.MEMORY)),
         tables.UNKNOWN if card.free is None else tables.NONE if cores is None else f"{cores}%",
         tables.listed(using, _HOLDERS_SHOWN if style.brief else None),
+        *(_lent(card) if lent else ()),
         card.bus_id or tables.UNKNOWN,
         card.driver_version or tables.UNKNOWN,
         card.reason or tables.NONE,
     )
+
+
+def _lent(card: picture.Card) -> tuple[str, str]:
+    """The node that uses a remote card, and the phases of its leases."""
+    if not card.remote:
+        return "", ""
+    phases = [
+        *(one.attachment.phase if one.attachment else tables.UNKNOWN for one in card.holders),
+        *(one.phase for one in card.ending),
+    ]
+    return tables.listed(holder.node or tables.UNKNOWN for holder in card.holders), tables.listed(phases)
 
 
 def _pod(pod: picture.Pod, style: Style) -> Row:
@@ -221,7 +308,7 @@ def _pod(pod: picture.Pod, style: Style) -> Row:
         pod.name,
         Cell(text=pod.phase, colour="yellow" if pod.waiting else ""),
         pod.node or tables.NONE,
-        tables.listed(style.card(card.card) + (" (observes)" if card.observes else "") for card in pod.cards),
+        tables.listed(_pods_card(card, style) for card in pod.cards),
         tables.size(sum(card.amounts.get(names.MEMORY, 0) for card in held)) if held else tables.NONE,
         pod.workload_type or tables.NONE,
         tables.listed(pod.claims),
@@ -229,6 +316,11 @@ def _pod(pod: picture.Pod, style: Style) -> Row:
         tables.age(pod.created, style.now),
         pod.evidence or tables.NONE,
     )
+
+
+def _pods_card(card: picture.PodCard, style: Style) -> str:
+    of = f" of {picture.POOL}{card.pool}" if card.remote else ""
+    return style.card(card.card) + of + (" (observes)" if card.observes else "")
 
 
 def _amounts(amounts: Mapping[str, int]) -> tuple[str, str]:

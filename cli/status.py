@@ -14,6 +14,8 @@ def page(view: join.View, style: sheets.Style, output: settings.Output, *, wide:
     parts = [_headline(view, style)]
     if view.cards:
         parts.append(_table(sheets.models(view.models), output))
+    if view.remote_pools:
+        parts.append(_table(sheets.pools(view.remote_pools, style), output, wide=wide))
     if view.classes:
         parts.append(_table(sheets.classes(view.classes, style), output, wide=wide))
     if view.namespaces:
@@ -29,8 +31,8 @@ def card(found: picture.Card, view: join.View, style: sheets.Style, output: sett
         ("Card", found.name),
         ("UUID", found.uuid or tables.UNKNOWN),
         ("Model", found.model or tables.UNKNOWN),
-        ("Node", found.node),
-        ("Pool", found.pool),
+        *(() if found.remote else (("Node", found.node),)),
+        ("Pool", found.pool + (" (remote)" if found.remote else "")),
         ("PCI", found.bus_id or tables.UNKNOWN),
         ("Driver", found.driver_version or tables.UNKNOWN),
         ("State", found.state.value + (f": {found.reason}" if found.reason else "")),
@@ -40,9 +42,13 @@ def card(found: picture.Card, view: join.View, style: sheets.Style, output: sett
     holders = _table(sheets.holders(found, style), output) if found.holders or found.observers else "Nobody holds it.\n"
     if found.state is picture.State.UNKNOWN and not found.holders:
         holders = "Who holds it is not known.\n"
+    lent = bool(found.ending) or any(holder.attachment for holder in found.holders)
+    leases = [_table(sheets.attachments(found, style), output)] if lent else []
+    if found.remote and found.holders and "leases" in view.unknown:
+        leases = [f"Its lease is not known: {tables.clean(view.unknown['leases'])}\n"]
     about = tuple(one for one in view.problems if one.about == f"card {found.name}")
     problems = ["".join(_problems(about, style, output, all_=True))] if about else []
-    return "\n".join([text, holders, *problems])
+    return "\n".join([text, holders, *leases, *problems])
 
 
 def _headline(view: join.View, style: sheets.Style) -> str:
@@ -57,7 +63,10 @@ def _headline(view: join.View, style: sheets.Style) -> str:
     taken = total.held + total.partly
     bar = f"  {tables.bar(taken, total.total)}" if style.brief else ""
     nodes = sum(1 for node in view.nodes if node.tally.total)
-    return f"{_plural(total.total, 'card')} on {_plural(nodes, 'node')}: {', '.join(told)}{bar} ({when})\n"
+    pools = sum(1 for pool in view.remote_pools if pool.tally.total)
+    where = [_plural(nodes, "node")] if nodes or not pools else []
+    where += [_plural(pools, "remote pool")] if pools else []
+    return f"{_plural(total.total, 'card')} on {' and '.join(where)}: {', '.join(told)}{bar} ({when})\n"
 
 
 def _problems(

@@ -19,7 +19,7 @@ _MOST = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """`used` and `cores_used` are None where `unknown` says why."""
+    """`used` and `cores_used` are None where `unknown` says why. `node`: or `pool/` and a remote pool."""
 
     node: str
     card: str
@@ -36,11 +36,11 @@ class Row:
 
 
 def run(asked: commands.Asked) -> int:
-    wanted = (queries.slices(), queries.claims(), queries.drivers())
+    wanted = (*queries.slices(), queries.claims(), queries.drivers())
     seen = gatherer.gather(asked.way, wanted, asked.namespace)
     view = join.View(seen)
     cards = [card for card in view.cards if not asked.nodes or card.node in asked.nodes]
-    nodes = {card.node for card in cards}
+    nodes = {card.node for card in cards if not card.remote}
     pods = [pod for pod in seen.drivers.items if pod.node in nodes]
     if len(pods) > _MOST:
         asked.warnings.write(
@@ -100,7 +100,7 @@ def _by_card(cards: Iterable[picture.Card], used: usage.Used, silent: Mapping[st
         busy = [used.cores[share] for share in _shares(card) if share in used.cores]
         cores, left = card.capacity.get(names.CORES), (card.free or {}).get(names.CORES)
         yield Row(
-            node=card.node,
+            node=card.place,
             card=card.name,
             model=card.model,
             namespace="",
@@ -120,7 +120,7 @@ def _by_claim(cards: Iterable[picture.Card], used: usage.Used, silent: Mapping[s
         for holder in card.holders:
             share = (holder.uid, card.name, holder.request)
             yield Row(
-                node=card.node,
+                node=card.place,
                 card=card.name,
                 model=card.model,
                 namespace=holder.namespace,
@@ -140,6 +140,8 @@ def _shares(card: picture.Card) -> Iterator[usage.Share]:
 
 
 def _why(card: picture.Card, silent: Mapping[str, str]) -> str:
+    if card.remote:
+        return "remote cards are not measured: their pool knows who has them, and not what of them is used"
     return silent.get(card.node) or "its driver does not tell of use there"
 
 

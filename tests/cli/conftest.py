@@ -28,6 +28,8 @@ PLACES = {
     "ElasticGPUClass": "/apis/elasticgpu.io/v1alpha1/elasticgpuclasses",
     "Node": "/api/v1/nodes",
     "Pod": "/api/v1/namespaces/{}/pods",
+    "RemotePool": "/apis/elasticgpu.io/v1alpha1/remotepools",
+    "RemoteLease": "/apis/elasticgpu.io/v1alpha1/remoteleases",
 }
 SHARE = {"shareID": "x", "consumedCapacity": {"memory": "10Gi", "cores": "25", "shares": "1"}}
 XID = {"key": "gpu.elasticgpu.io/xid", "value": "79", "effect": "NoSchedule", "timeAdded": "2026-01-02T00:00:00Z"}

@@ -7,9 +7,10 @@ import re
 import signal
 import ssl
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -173,6 +174,46 @@ def test_local_first_remote_else(lab: Stage) -> None:
     pods = ("first", *(f"pod-{number}" for number in range(4)))
     drivers = [lab.claim_of(pod)["status"]["allocation"]["devices"]["results"][0]["driver"] for pod in pods]
     assert sorted(drivers) == ["gpu.elasticgpu.io"] * 4 + ["remote.gpu.elasticgpu.io"]
+
+
+def test_the_picture_shows_pool_holder_and_lease_and_then_the_release(lab: Stage, egpu: Callable[..., Any]) -> None:
+    """By kubectl egpu, which reads with the user's rights, and by the objects that the controller writes."""
+
+    def shown(name: str) -> Object:
+        found = lab.kubectl.objects("elasticgpu", name)
+        return found[0]["status"] if found else {}
+
+    until("the pools are told to answer", lambda: [one["reachable"] for one in egpu("pools")["items"]] == [True, True])
+    before = egpu("status")
+    assert [(one["name"], one["tally"]["free"], one["leases"]) for one in before["remotePools"]] == [
+        ("lab", 2, 0), ("plain", 1, 0),
+    ]  # fmt: skip
+    lab.create(a_far_template(), a_remote_pod("pod"))
+    lab.ready("pod")
+    (result,) = lab.claim_of("pod")["status"]["allocation"]["devices"]["results"]
+    card = egpu("card", result["device"])
+    assert (card["remote"], card["pool"], card["node"], card["state"]) == (True, "lab", "", "Held")
+    (holder,) = card["holders"]
+    assert (holder["namespace"], holder["pods"][0]["name"], holder["pods"][0]["containers"], holder["node"]) == (
+        lab.namespace, "pod", ["main"], "node2",
+    )  # fmt: skip
+    assert holder["attachment"]["phase"] == "Attached"
+    (lease,) = egpu("leases")["items"]
+    assert (lease["device"], lease["pods"], lease["node"], lease["held"]) == (result["device"], ["pod"], "node2", True)
+    during = egpu("status")
+    assert (during["total"]["free"], during["total"]["held"]) == (
+        before["total"]["free"] - 1,
+        before["total"]["held"] + 1,
+    )
+    (pod,) = egpu("pods", "-n", lab.namespace)["items"]
+    assert [(one["card"], one["pool"]) for one in pod["cards"]] == [(result["device"], "lab")]
+    until("its object has the holder", lambda: shown(result["device"]).get("heldBy") == f"{lab.namespace}/pod")
+    table = lab.kubectl("get", "elasticgpu", result["device"], "--no-headers").split()
+    assert (table[1], table[-2]) == ("pool/lab", f"{lab.namespace}/pod")
+    lab.delete("pod", "pod")
+    until("all is as before", lambda: egpu("status")["total"] == before["total"], 60)
+    until("its object is free", lambda: shown(result["device"]).get("state") == "Free", 60)
+    assert egpu("leases")["items"] == []
 
 
 @pytest.mark.needs("DRADeviceBindingConditions")
