@@ -23,6 +23,8 @@ _PAUSE_S = 60.0
 _NEWS_S = 300.0
 """A card that was got longer ago is no news."""
 _SHOWN = 4
+_NO_NEWS = (names.RETAINED_TAINT, names.RELEASING_TAINT, names.BACK_OFF_TAINT, names.REMOTE_LOST_TAINT)
+"""Taints that say nothing about a pod's own card, as it was released or is given back, or less than its lease does."""
 
 
 class Reason(enum.StrEnum):
@@ -176,7 +178,7 @@ def _of_pod(
 
 def _of_tainted(cards: Iterable[picture.Card]) -> Iterator[Notice]:
     for card in cards:
-        told = [one for one in card.taints if one.key != names.RETAINED_TAINT]
+        told = [one for one in card.taints if one.key not in _NO_NEWS]
         for taint in told[:1] if card.holders else ():
             text = f"its card {card.name} {card.where} is tainted {taint.key}{'=' if taint.value else ''}{taint.value}"
             for holder in card.holders:

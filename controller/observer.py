@@ -126,10 +126,10 @@ class Observer:
         return time.monotonic() - min(cuts) if cuts else None
 
     def _seen(self) -> objects.Objects:
-        slices = _both(_part(self._slices, "seen"), _part(self._far_slices, "seen"))
-        unwatched: objects.Part[Any] = objects.Part(unknown=_OFF if any(one.remote for one in slices.items) else "")
+        near, far = _part(self._slices, "seen"), _part(self._far_slices, "seen")
+        unwatched: objects.Part[Any] = objects.Part(unknown=_OFF if far.items else "")
         return objects.Objects(
-            slices=slices,
+            slices=_both(near, far),
             claims=_part(self._claims),
             pods=_part(self._pods, "user"),
             drivers=_part(self._pods, "driver"),

@@ -124,6 +124,7 @@ class Ledger:
             self._made_for = totals.made_for(seen.classes.items)
         touched = self._differing(seen)
         pools, claims, pods, nodes = touched.pools, touched.claims, touched.pods, touched.nodes
+        leases = touched.leases | self._leases_of_claim.of(*claims)
         nodes |= {node for pool in pools for node in self._renew_pool(pool, seen)}
         if self._moved:
             self._order[:] = sorted(self._pools, key=lambda name: self._pools[name].order)
@@ -138,7 +139,7 @@ class Ledger:
         for pod in pods:
             self._renew_pod(pod, known)
         self._renew_problems(about, claims, pods, known)
-        self._renew_lent(pools | touched.lenders, touched.leases | self._leases_of_claim.of(*claims), seen)
+        self._renew_lent(pools | touched.lenders, leases, seen)
         return self._made(seen, known.total)
 
     def _reset(self) -> None:
@@ -228,7 +229,7 @@ class Ledger:
             claims = replace(seen.claims, items=tuple(holding))
             rules = [self._rules.now[one] for one in sorted(self._rules_of.of("", name))]
             leases = [self._leases.now[one] for one in self._leases_of_pool.of(name)]
-            made = cards.build((pool,), claims, replace(seen.pods, items=pods), rules, leases)
+            made = _same(before, cards.build((pool,), claims, replace(seen.pods, items=pods), rules, leases))
             for book in self._books:
                 book.put(made, 1)
             self._by_key |= {(card.pool, card.name): card for card in made}
@@ -343,6 +344,12 @@ class Ledger:
             "problems": problems.ordered(wrong),
         }
         return join.View(seen, made)
+
+
+def _same(before: Iterable[picture.Card], now: Iterable[picture.Card]) -> tuple[picture.Card, ...]:
+    """Cards that are as they were are the ones that were: a pool may have hundreds, and an event touches one of them."""
+    known = {card.name: card for card in before}
+    return tuple(was if (was := known.get(card.name)) == card else card for card in now)
 
 
 def _basis(seen: objects.Objects) -> object:

@@ -116,9 +116,10 @@ def test_names_of_pods_and_claims_are_for_those_who_view_the_whole_cluster(objec
     view, inventory = objects["ClusterRole", "elastic-gpu-view"], objects["ClusterRole", "elastic-gpu-inventory"]
     assert view["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
     reading = {"get", "list", "watch"}
-    kinds = dict.fromkeys(("elasticgpuclasses", "resourceslices", "deviceclasses", "devicetaintrules"), reading)
+    open_ = ("elasticgpuclasses", "remotepools", "resourceslices", "deviceclasses", "devicetaintrules")
+    kinds = dict.fromkeys(open_, reading)
     assert _rights(inventory) == kinds
-    assert _rights(view) == {"elasticgpus": reading, **kinds}
+    assert _rights(view) == {"elasticgpus": reading, "remoteleases": reading, **kinds}
     assert "rbac.authorization.k8s.io/aggregate-to-view" not in inventory["metadata"]["labels"]
 
 

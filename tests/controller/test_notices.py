@@ -203,7 +203,8 @@ def test_leases_that_come_or_go_and_those_of_claims_that_are_gone_are_told_to_no
 
 def test_a_tainted_remote_card_is_told_with_its_pool() -> None:
     taint = {"key": "remote.gpu.elasticgpu.io/unreachable", "effect": "NoSchedule", "timeAdded": THEN}
-    world = (a_far_slice(a_card(taints=[taint])), a_far_claim(pods=("a",)), a_pod("a", node="node2"))
+    passing = taint | {"key": "remote.gpu.elasticgpu.io/releasing"}
+    world = (a_far_slice(a_card(taints=[passing, taint])), a_far_claim(pods=("a",)), a_pod("a", node="node2"))
     (notice,) = [notice for notice in due(*world) if notice.reason == "CardTainted"]
     assert notice.message.startswith(
         f"its card {name_of(1)} of pool lab is tainted remote.gpu.elasticgpu.io/unreachable"

@@ -146,12 +146,11 @@ async def test_remote_cards_are_shown_and_counted_with_the_leases_that_hold_them
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     async with running(server, tmp_path, port, remote=True):
-        counted = 'elasticgpu_pool_cards{pool="lab",state="Held"} 1.0'
-        text = await _until_told(port, counted)
+        text = await _until_told(port, 'elasticgpu_problems{kind="LeaseUnclaimed"} 0.0')  # once all is listed
+        assert 'elasticgpu_pool_cards{pool="lab",state="Held"} 1.0' in text
         assert 'elasticgpu_pool_cards{pool="lab",state="Free"} 1.0' in text
         assert 'elasticgpu_cards{model="NVIDIA H100 80GB HBM3",state="Free"} 2.0' in text, "near and far together"
         assert 'elasticgpu_node_cards{node="lab"' not in text
-        assert 'elasticgpu_problems{kind="LeaseUnclaimed"} 0.0' in text
         server.remove("/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims/c")
         await _until_told(port, 'elasticgpu_problems{kind="LeaseUnclaimed"} 1.0')
 

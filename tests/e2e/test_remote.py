@@ -63,6 +63,7 @@ def agent(
         yield made
         admin("delete", "remotepools", "--all")
         until("no slice of a pool", lambda: not _devices(admin))
+        until("no object of a remote card", lambda: not _shown_of_pools(admin))
 
 
 @pytest.fixture
@@ -373,6 +374,10 @@ def test_how_long_it_takes_from_attach_to_bound(lab: Stage) -> None:
 def _devices(kubectl: Kubectl) -> list[Object]:
     slices = kubectl.objects("resourceslices", "--field-selector=spec.driver=remote.gpu.elasticgpu.io")
     return [device for found in slices for device in found["spec"].get("devices") or ()]
+
+
+def _shown_of_pools(kubectl: Kubectl) -> list[Object]:
+    return [one for one in kubectl.objects("elasticgpus") if one["status"].get("place", "").startswith("pool/")]
 
 
 def _phases(kubectl: Kubectl) -> list[str]:

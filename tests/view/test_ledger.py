@@ -298,3 +298,11 @@ def test_thousands_that_name_one_thing_come_and_go_as_fast_as_few() -> None:
     members = index._members["shared"]
     index.put(100, ("shared",))
     assert index._members["shared"] is members
+
+
+def test_of_a_pool_one_lease_makes_one_card_anew() -> None:
+    world, kept = World(a_far_slice(a_card(1), a_card(2)), a_far_claim("x", 1), a_lease(1, claim="x")), ledger.Ledger()
+    first = kept.view(world.seen()).cards
+    world.happen(False, a_lease(1, claim="x", phase="Lost"))
+    second = kept.view(world.seen()).cards
+    assert [old is new for old, new in zip(first, second, strict=True)] == [False, True]
