@@ -57,6 +57,8 @@ class FakePool:
     incarnation: int = 1
     calls: list[tuple[str, Any]] = field(default_factory=list)
     audiences: set[str] = field(default_factory=set)
+    lives_s: float = 3600
+    """Of certificates for leases, by the clock of this machine; what callers are told is TTL_MS."""
     _faults: list[Fault] = field(default_factory=list)
     _pulse: asyncio.Event = field(default_factory=asyncio.Event)
     _server: Any = None
@@ -270,7 +272,7 @@ class _Service(stubs.PoolServicer):
         csr = x509.load_pem_x509_csr(request.csr)
         uri = f"urn:elasticgpu:lease:{held.lease_id}:{held.fencing_token}"
         public: Any = csr.public_key()
-        certificate = self._pool.authority.signed(public, held.lease_id, uris=(uri,))
+        certificate = self._pool.authority.signed(public, held.lease_id, uris=(uri,), lives_s=self._pool.lives_s)
         return wire.Credential(
             certificate=certificate,
             authorities=self._pool.authority.pem.encode(),

@@ -168,7 +168,9 @@ class Cluster:
         return self.folder / "keys" / uid / request
 
     @contextlib.asynccontextmanager
-    async def node(self, name: str = "node1", *, relay: bool = False) -> AsyncIterator[node.Node]:
+    async def node(
+        self, name: str = "node1", *, relay: bool = False, kubeconfig: Path | None = None
+    ) -> AsyncIterator[node.Node]:
         """A node driver's process, until the block ends; what was in memory is forgotten then."""
         self.server.put("/api/v1/namespaces/gpu/serviceaccounts/remote", {})
         self.server.tokens_node = name
@@ -185,7 +187,7 @@ class Cluster:
         options = contract.Options(
             driver_name=names.REMOTE_DRIVER, node_name=name, plugin_dir=self.folder / f"plugins-{name}"
         )
-        async with apiserver.APIServer.connect(self.server.kubeconfig(self.folder)) as api:
+        async with apiserver.APIServer.connect(kubeconfig or self.server.kubeconfig(self.folder)) as api:
             driver = program.assembled(chosen, options, api, disk.Disk())
             await driver.start()
             task = asyncio.create_task(driver.run())
@@ -220,7 +222,54 @@ class Cluster:
         return datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self.late_s)
 
 
+class Way:
+    """A way of its own to a port of this machine, that can be cut: what is under way is lost, and nobody gets through."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._open: set[asyncio.StreamWriter] = set()
+        self._whole = True
+        self.port = 0
+
+    @contextlib.asynccontextmanager
+    async def there(self) -> AsyncIterator["Way"]:
+        async with await asyncio.start_server(self._pass, "127.0.0.1", 0) as server:
+            self.port = server.sockets[0].getsockname()[1]
+            yield self
+            self.cut()
+
+    def cut(self) -> None:
+        self._whole = False
+        for one in self._open:
+            one.transport.abort()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._whole:
+            writer.transport.abort()
+            return
+        inside, outside = await asyncio.open_connection("127.0.0.1", self._port)
+        ends = {writer, outside}
+        self._open |= ends
+        try:
+            await asyncio.gather(_copied(reader, outside), _copied(inside, writer))
+        finally:
+            self._open -= ends
+            for one in ends:
+                one.transport.abort()
+
+
+async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while chunk := await reader.read(2**16):
+            writer.write(chunk)
+            await writer.drain()
+    writer.transport.abort()
+
+
 @contextlib.asynccontextmanager
 async def a_cluster(folder: Path) -> AsyncIterator[Cluster]:
+    """At its end the folder has what the server held and was asked, for whoever looks for secrets."""
     async with FakeAPIServer() as server:
         yield Cluster(server, folder)
+        held = [*server.store.objects.values(), *(request.body for request in server.requests)]
+        (folder / "objects.json").write_text(json.dumps(held))

@@ -42,8 +42,8 @@ async def test_a_card_is_lent_reached_through_the_door_and_given_back(tmp_path: 
         assert again.fencing_token > made.fencing_token
 
 
-async def test_a_session_ends_with_its_lease_and_its_certificate_is_worth_nothing_after(tmp_path: Path) -> None:
-    """Row 19: a fenced node that comes back computes no more."""
+async def test_row_19_a_session_ends_with_its_lease_and_its_certificate_is_worth_nothing_after(tmp_path: Path) -> None:
+    """A fenced node that comes back computes no more."""
     async with Lender(tmp_path) as pool, pool.controller() as api, pool.node("n1") as node:
         made = await lent(api)
         context = await trusted(pool, node, made)

@@ -23,7 +23,7 @@ from driver.remote import netns, poolapi, relay, relays
 from kubeletplugin import contract
 from tests.fakes.authority import Authority
 from tests.fakes.pool import FakePool
-from tests.fakes.remotes import CLAIMS, Cluster, a_cluster
+from tests.fakes.remotes import CLAIMS, Cluster, Way, a_cluster
 
 
 async def _attached(cluster: Cluster, pool: FakePool, *indexes: int, name: str = "a") -> None:
@@ -405,6 +405,63 @@ async def test_row_25_a_pool_that_cannot_be_reached_ends_no_session(tmp_path: Pa
                 assert told.health is contract.Health.HEALTHY
                 assert cluster.spec("a") is not None
             assert cluster.phases() == ["Attached"]
+
+
+async def test_row_26_a_node_without_the_api_server_keeps_its_session_until_it_is_fenced(tmp_path: Path) -> None:
+    """The replacement on another node has another lease; the node hears of its end when it is back."""
+    async with (
+        a_cluster(tmp_path) as cluster,
+        FakePool(cluster.authority) as pool,
+        Way(cluster.server.port).there() as way,
+    ):
+        cluster.add_pool(pool)
+        cluster.add_node("node2")
+        (tmp_path / "cut").mkdir()
+        text = cluster.server.kubeconfig(tmp_path / "cut").read_text()
+        own = tmp_path / "cut" / "kubeconfig"
+        own.write_text(text.replace(str(cluster.server.port), str(way.port)))
+        async with cluster.controller():
+            async with cluster.node(kubeconfig=own) as driver:
+                await _attached(cluster, pool, 0)
+                await driver.prepare(cluster.allocated("a"))
+                way.cut()
+                cluster.add_node("node1", ready=False)
+                cluster.claim("b", pool, 1, node="node2")
+                await cluster.until(lambda: cluster.condition("b", "attached"))
+                assert len(pool.live()) == 2
+                health = driver.health()
+                [told] = await anext(health)
+                await health.aclose()
+                assert (told.health, cluster.spec("a") is None) == (contract.Health.HEALTHY, False)
+                taint = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
+                cluster.add_node("node1", ready=False, taints=[taint])
+                await pool.until(lambda: [one.consumer.claim_uid for one in pool.live()] == ["b"], within_s=60)
+            async with cluster.node() as driver:
+                health = driver.health()
+                [told] = await anext(health)
+                await health.aclose()
+                assert (told.health, cluster.spec("a")) == (contract.Health.UNHEALTHY, None)
+            cluster.deallocate("a")
+            cluster.balanced(pool)
+
+
+async def test_row_32_a_pool_whose_clock_is_an_hour_behind_gives_credentials_that_are_good(tmp_path: Path) -> None:
+    """They look expired here: for how long they are good the pool says in seconds."""
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority, lives_s=-1800) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller(), cluster.node() as driver:
+            await _attached(cluster, pool, 0)
+            await driver.prepare(cluster.allocated("a"))
+            before = (cluster.credential("a", "card-0") / "tls.crt").read_bytes()
+            shown = x509.load_pem_x509_certificate(before).not_valid_after_utc
+            assert shown < datetime.datetime.now(datetime.UTC)
+            await driver.prepare(cluster.allocated("a"))
+            assert (cluster.credential("a", "card-0") / "tls.crt").read_bytes() == before
+            health = driver.health()
+            [told] = await anext(health)
+            await health.aclose()
+            assert told.health is contract.Health.HEALTHY
+        cluster.balanced(pool)
 
 
 async def test_an_attach_that_is_under_way_is_waited_for(tmp_path: Path) -> None:
