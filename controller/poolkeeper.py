@@ -283,11 +283,17 @@ class PoolKeeper:
             self._take(held)
 
     async def _unbelievable(self, intent: remote.Intent, claim: resource.Claim) -> str:
-        """Why an intent that a node has written is not to be believed; empty where a pod on it has the claim."""
+        """Why an intent that a node has written is not to be believed; empty where a pod on it has the claim, which is read
+        anew: the watch may be behind.
+        """
+        current = await self._api.get(status.path(claim).removesuffix("/status"))
+        if current is None or current["metadata"]["uid"] != claim.uid:
+            return f"claim {claim} is gone"
+        users = (current.get("status") or {}).get("reservedFor") or ()
         path, node = f"/api/v1/namespaces/{claim.namespace}/pods", intent.spec.node.name
         found = await self._api.list_page(path, fieldSelector=f"spec.nodeName={node}")
         there = {pod["metadata"]["uid"] for pod in found.objects}
-        used = any(uid in there for _, uid in claim.reserved_for)
+        used = any(user["uid"] in there for user in users)
         return "" if used else f"no pod on node {node} has claim {claim}"
 
     async def _patch(self, intent: remote.Intent, body: dict[str, dict[str, object]]) -> None:

@@ -210,10 +210,11 @@ class _Service(stubs.PoolServicer):
         await pool.suffer("WatchLeases", request, context)
         while True:
             pulse = pool._pulse
-            for held in pool._trail[seen:]:
+            fresh = pool._trail[seen:]
+            seen += len(fresh)  # there may be more by the time these are told
+            for held in fresh:
                 if held.revision > request.after_revision:
                     yield wire.LeaseEvent(revision=held.revision, lease=held)
-            seen = len(pool._trail)
             await pulse.wait()
 
     async def Attach(self, request: Any, context: Any) -> Any:
