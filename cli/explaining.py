@@ -5,7 +5,6 @@
 Exit codes: 0 it has its cards or fits, 1 it does not fit or is not there, 2 it cannot be told.
 """
 
-import dataclasses
 import datetime
 import json
 import sys
@@ -14,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from api import errors
-from cli import kubectl, tables, worlds
-from explain import explanation, fitting, text
+from cli import kubectl, tables, worlds, yamlfiles
+from explain import explanation, fitting, manifests, text, world
 from explain.reasons import Verdict
 from view import document
 
@@ -67,24 +66,27 @@ def fit(asked: Asked) -> int:
         item, seen, _ = _named(asked)
         if item is None:
             return _absent(asked, seen)
+        told = fitting.fit(item, seen.now, asked.replicas)
     else:
         namespace = asked.namespace or asked.way.namespace()
         seen = worlds.gather(asked.way, namespace)
-        if asked.files:
-            from cli import manifests  # noqa: PLC0415  for this alone
-
-            item, now = manifests.first(asked.files, namespace, seen.now)
-            seen = dataclasses.replace(seen, now=now)
-        elif asked.class_name:
-            item = fitting.numbers(asked.class_name, count=asked.count, cores=asked.cores, memory=asked.memory)
-        else:
-            raise errors.Invalid(
-                "say what shall fit: a name such as pod/x, -f FILE, or --class with --cores and --memory"
-            )
-    told = fitting.fit(item, seen.now, asked.replicas)
+        told = _unnamed(asked, namespace, seen.now)
     _warn(asked, seen)
     _print(asked, "Fit", told, text.of_fit(told))
     return _CODES.get(told.verdict, YES)
+
+
+def _unnamed(asked: Asked, namespace: str, now: world.World) -> fitting.Fit:
+    if asked.files:
+        given = [one for name in asked.files for one in yamlfiles.documents(name)]
+        try:
+            return manifests.fit(given, namespace, now, asked.replicas)
+        except errors.Invalid as error:
+            raise errors.Invalid(f"{', '.join(asked.files)}: {error}") from error
+    if asked.class_name:
+        item = fitting.numbers(asked.class_name, count=asked.count, cores=asked.cores, memory=asked.memory)
+        return fitting.fit(item, now, asked.replicas)
+    raise errors.Invalid("say what shall fit: a name such as pod/x, -f FILE, or --class with --cores and --memory")
 
 
 def pending(

@@ -12,9 +12,11 @@ import datetime
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import yaml
+
 from api import errors
 from controller import apilists
-from explain import explanation, fitting, text, world
+from explain import explanation, fitting, manifests, text, world
 from kube import apiserver
 from view import document, scope
 
@@ -62,6 +64,24 @@ class Answers:
             told = await asyncio.to_thread(fitting.fit, item, now, replicas)
         return _document("Fit", told, text.of_fit(told))
 
+    async def fit_body(self, seen: scope.Scope, body: bytes, asked: Mapping[str, str]) -> dict[str, Any] | None:
+        """By manifests, YAML or JSON, as `kubectl egpu fit -f` takes them; `replicas` and `in`, the namespace, are asked.
+
+        None where one of them is in a namespace that may not be seen. Raises Invalid for what cannot be read or asks for no card.
+        """
+        namespace = asked.get("in", "default")
+        try:
+            replicas = int(asked.get("replicas", 0))
+        except ValueError as error:
+            raise errors.Invalid(f"replicas is a number: {error}") from error
+        given = await asyncio.to_thread(_documents, body)
+        if not all(seen.sees(name) for name in {namespace, *manifests.namespaces(given)}):
+            return None
+        async with self._one:
+            now = _named(await self._world(), seen)
+            told = await asyncio.to_thread(manifests.fit, given, namespace, now, replicas)
+        return _document("Fit", told, text.of_fit(told))
+
     async def _world(self) -> world.World:
         at = asyncio.get_running_loop().time()
         if self._now is None or at > self._until:
@@ -78,6 +98,21 @@ class Answers:
             )
             self._until = asyncio.get_running_loop().time() + _FRESH_S
         return self._now
+
+
+def _documents(body: bytes) -> list[Any]:
+    """Without anchors, by which a small text can stand for a very large one."""
+    try:
+        words = body.decode()
+        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(words, yaml.SafeLoader)):
+            raise errors.Invalid("aliases (*name) are not read here; write out what they stand for")
+        return list(yaml.safe_load_all(words))
+    except UnicodeDecodeError as error:
+        raise errors.Invalid(f"the body is no text: {error}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise errors.Invalid(f"the body is neither YAML nor JSON: {' '.join(str(error).split())[:300]}") from error
+    except RecursionError as error:
+        raise errors.Invalid("the body is nested too deep") from error
 
 
 def _named(now: world.World, seen: scope.Scope) -> world.World:

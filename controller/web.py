@@ -33,6 +33,8 @@ _PULSE_S = 10.0
 _STREAM_S = 300.0
 """A stream ends after so long: whoever opens the next one shows the token again."""
 _CERTIFICATE_S = 10.0
+_BODY = 64 * 1024
+"""A pod is a few KiB; reading YAML takes a core for as long as it is long."""
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -76,7 +78,7 @@ def operations(
 
 
 def page(front: desk.Desk, room: answers.Answers) -> web.Application:
-    """The page and the API behind it. Read only: there is no other method than GET."""
+    """The page and the API behind it. Read only: there is no other method than GET, but to ask with a body."""
 
     async def overview(_: web.Request, who: desk.Visitor) -> web.Response:
         return _json(await front.overview(who))
@@ -110,12 +112,13 @@ def page(front: desk.Desk, room: answers.Answers) -> web.Application:
             number = await front.newer(number, within_s=_PULSE_S)
         return stream
 
-    app = web.Application()
+    app = web.Application(client_max_size=_BODY)
     guarded = {
         "overview": overview, **_named(front), "pods": pods,
         "pods/{namespace}/{name}": pod, "problems": problems, "search": search, "news": news, **_about_room(room),
     }  # fmt: skip
     app.add_routes([web.get(f"/api/{path}", _admitted(front, handler)) for path, handler in guarded.items()])
+    app.add_routes([web.post("/api/fit", _admitted(front, _with_body(room)))])
     app.add_routes([web.get(f"/{path}", _file(name)) for path, name in _FILES.items()])
     return app
 
@@ -170,6 +173,18 @@ def _about_room(room: answers.Answers) -> dict[str, Guarded]:
         return await _answered(room.fit(who.scope, request.query))
 
     return {"explain/{kind}/{namespace}/{name}": explain, "fit": fit}
+
+
+def _with_body(room: answers.Answers) -> Guarded:
+    async def fit(request: web.Request, who: desk.Visitor) -> web.Response:
+        try:
+            body = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            text = {"error": f"the body has more than {_BODY // 1024} KiB; send what asks for cards alone"}
+            return web.json_response(text, status=413, headers=_HEADERS)
+        return await _answered(room.fit_body(who.scope, body, request.query))
+
+    return fit
 
 
 async def _answered(asking: Awaitable[dict[str, Any] | None]) -> web.Response:

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -218,3 +219,61 @@ async def test_why_not_and_room_are_answered_with_names_for_who_may_see_them(
         assert (status, json.loads(text)["fits"]) == (200, 0)
         assert "ml/train" not in text
         assert "web/half" in text
+
+
+POD = """
+kind: ResourceClaimTemplate
+metadata: {name: small}
+spec: {spec: {devices: {requests: [{name: card, exactly: {deviceClassName: training.elasticgpu.io, capacity: {requests: {cores: "10", memory: 1Gi, shares: "1"}}}}]}}}
+---
+kind: Deployment
+metadata: {name: web}
+spec:
+  template:
+    spec:
+      containers: [{name: main}]
+      resourceClaims: [{name: card, resourceClaimTemplateName: small}]
+"""
+
+
+async def post(url: str, body: str | bytes, token: str = "good") -> tuple[int, dict[str, Any]]:
+    async with aiohttp.ClientSession() as client, client.post(url, data=body, headers={TOKEN: token}) as answer:
+        return answer.status, json.loads(await answer.text())
+
+
+async def test_room_is_asked_with_the_manifests_that_the_command_line_takes(
+    server: FakeAPIServer, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path) as (_, port):
+        api = f"http://127.0.0.1:{port}/api/fit"
+        status, told = await post(f"{api}?in=web&replicas=2", POD)
+        assert (status, told["kind"], told["fits"], told["wanted"]) == (200, "Fit", 2, 2), told["text"]
+        assert told["text"].startswith("2 copies of pod web/web fit, on ")
+        pod = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}
+        status, told = await post(api, json.dumps(pod))
+        assert (status, told["sentence"]) == (200, "Pod default/p gets no card: the pod names no claim.")
+        assert (await post(f"{api}?in=ml", POD, token="own"))[0] == 404
+        assert (await post(f"{api}?in=web", POD.replace("name: web}", "name: web, namespace: ml}"), token="own"))[
+            0
+        ] == 404
+        assert (await post(api, POD, token="bad"))[0] == 401
+
+
+SENSELESS: tuple[tuple[str | bytes, int, str], ...] = (
+    ("kind: [", 400, "the body is neither YAML nor JSON"),
+    (b"\xff\xfe", 400, "the body is no text"),
+    ("a: &a [x]\nb: *a", 400, "aliases (*name) are not read here"),
+    ("[" * 20_000, 400, "nested too deep"),
+    ("kind: Service", 400, "there is no pod, workload, claim or template of one in it"),
+    ("kind: Pod\nspec: {containers: [], resourceClaims: [{}]}", 400, "it is not as the API has it: KeyError"),
+    ("kind: ResourceClaim\nmetadata: [x]", 400, "it is not as the API has it"),
+    ("kind: List\nitems: 7", 400, "there is no pod"),
+    (" " * (64 * 1024 + 1), 413, "more than 64 KiB"),
+)
+
+
+async def test_a_body_that_makes_no_sense_is_refused_with_the_reason(server: FakeAPIServer, tmp_path: Path) -> None:
+    async with running(server, tmp_path) as (_, port):
+        for body, status, why in SENSELESS:
+            found, told = await post(f"http://127.0.0.1:{port}/api/fit", body)
+            assert (found, why in told["error"]) == (status, True), (body[:40], told)
