@@ -31,13 +31,16 @@ def verdict(spec: v1alpha1.ClassSpec, now: snapshot.Snapshot) -> tuple[int, Verd
     if not there:
         who = "no node publishes a card" if driver == names.LOCAL_DRIVER else "no RemotePool has a card"
         return 0, ("False", "NoMatchingCard", f"{who} of driver {driver}{_NO_TAINTS if given else ''}")
-    if given and (others := sum(selection.judged(spec.cards, there, share, driver=driver).matching.values())):
-        return 0, (
-            "False",
-            "NoMatchingCard",
-            f"{others} cards match, and none is on a node that is given to the controller; "
-            f"label one {names.ALLOCATED_BY_LABEL}={names.BY_CONTROLLER}{_NO_TAINTS}",
+    others = selection.judged(spec.cards, there, share, driver=driver, given=not given).matching
+    if driver == names.LOCAL_DRIVER and others:
+        label = f"{names.ALLOCATED_BY_LABEL}={names.BY_CONTROLLER}"
+        where = (
+            f"and none is on a node that is given to the controller; label one {label}{_NO_TAINTS}"
+            if given
+            else f"and all are on nodes that are given to the controller by the label {label}; "
+            "write allocation: {by: Controller} into the class, or take the label from a node"
         )
+        return 0, ("False", "NoMatchingCard", f"{sum(others.values())} cards match, {where}")
     known = sorted({card.product_name for card in there if card.product_name})
     return 0, (
         "False",

@@ -71,6 +71,9 @@ def selectors(
     """The `spec.selectors` of a DeviceClass: for whole cards, or for shares of them."""
     wanted = _wanted(cards, share)
     tests = [f'device.driver == "{driver}"', _attribute(names.TYPE, f" == {_quoted(_CARD)}")]
+    if driver == names.LOCAL_DRIVER:  # by the taint alone, who tolerates all taints would get the controller's cards
+        by_controller = _attribute(names.ALLOCATED_BY, f" == {_quoted(names.BY_CONTROLLER)}")
+        tests.append(by_controller if given else f"!({by_controller})")
     if wanted.name_pattern is not None:
         tests.append(_attribute(names.PRODUCT_NAME, f".matches({_quoted(f'^(?:{wanted.name_pattern})$')})"))
     if wanted.memory is not None:
@@ -78,8 +81,6 @@ def selectors(
         found = f"device.capacity{_DOMAIN}"
         tests.append(f'"{names.MEMORY}" in {found} && {found}.{names.MEMORY}.compareTo(quantity({amount})) >= 0')
     tests += [_attribute(name, f" in {_quoted(words)}") for name, words in wanted.held]
-    if given:
-        tests.append(_attribute(names.ALLOCATED_BY, f" == {_quoted(names.BY_CONTROLLER)}"))
     texts = [" && ".join(tests), *([cards.expression] if cards.expression.strip() else [])]
     return [{"cel": {"expression": text}} for text in texts]
 

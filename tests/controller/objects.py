@@ -21,12 +21,15 @@ def a_device_class(name: str = NAME, **spec: Any) -> JSON:
     return {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": meta, "spec": spec}
 
 
+_TOLD = ("memoryEnforcement", "coresEnforcement", "allocatedBy")
+
+
 def a_device(name: str, **what: Any) -> JSON:
     product, memory = what.get("product", "NVIDIA L40S"), what.get("memory", "48Gi")
     attributes = {"type": {"string": what.get("type", "gpu")}} | (
         {"productName": {"string": product}} if product else {}
     )
-    attributes |= {key: {"string": what[key]} for key in ("memoryEnforcement", "coresEnforcement") if key in what}
+    attributes |= {key: {"string": what[key]} for key in _TOLD if key in what}
     shared = {"allowMultipleAllocations": True} if what.get("shareable") else {}
     return (
         {"name": name, "attributes": attributes}

@@ -408,3 +408,21 @@ def test_a_class_allocated_by_the_controller_is_made_of_the_cards_that_are_given
     assert isinstance(write, classes.Create)
     (selector,) = write.spec["selectors"]
     assert selector["cel"]["expression"].endswith('device.attributes["gpu.elasticgpu.io"].allocatedBy == "controller"')
+
+
+@pytest.mark.parametrize(
+    ("by", "there", "message"),
+    [
+        ("Scheduler", "scheduler", "1 matching"),
+        ("Controller", "controller", "1 matching"),
+        ("Scheduler", "controller", "1 cards match, and all are on nodes that are given to the controller"),
+        ("Controller", "scheduler", "1 cards match, and none is on a node that is given to the controller"),
+    ],
+)
+def test_each_card_is_for_the_classes_of_one_allocator(by: str, there: str, message: str) -> None:
+    """Also for a claim that tolerates every taint."""
+    data, found = objects.a_class(allocation={"by": by}), objects.a_slice(objects.a_device("gpu-1", allocatedBy=there))
+    [create] = _turn(data, slices=(found,))
+    made = create.body | {"metadata": create.body["metadata"] | {"uid": "u", "resourceVersion": "1"}}
+    [report] = _turn(data, device_classes=(made,), slices=(found,))
+    assert _conditions(report)["Matching"][2].startswith(message)

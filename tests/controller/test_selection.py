@@ -35,7 +35,9 @@ def _count(cards: v1alpha1.Cards, among: Mapping[snapshot.Card, int], share: v1a
 
 HEAD = (
     'device.driver == "gpu.elasticgpu.io" && '
-    '"type" in device.attributes["gpu.elasticgpu.io"] && device.attributes["gpu.elasticgpu.io"].type == "gpu"'
+    '"type" in device.attributes["gpu.elasticgpu.io"] && device.attributes["gpu.elasticgpu.io"].type == "gpu" && '
+    '!("allocatedBy" in device.attributes["gpu.elasticgpu.io"] && '
+    'device.attributes["gpu.elasticgpu.io"].allocatedBy == "controller")'
 )
 
 

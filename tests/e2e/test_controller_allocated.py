@@ -54,6 +54,12 @@ def test_kube_scheduler_does_not_touch_a_card_that_is_given_to_the_controller(gi
     given.pending_because("whole", "cannot allocate all claims")
 
 
+def test_a_claim_that_tolerates_every_taint_gets_no_card_that_is_given_to_the_controller(given: Stage) -> None:
+    request = {"deviceClassName": "training.elasticgpu.io", "tolerations": [{"operator": "Exists"}]}
+    given.create(a_template("bold", [{"name": "card", "exactly": request}]), a_pod("bold", template="bold"))
+    given.pending_because("bold", "cannot allocate all claims")
+
+
 def test_a_claim_that_can_never_fit_says_so_in_an_event(given: Stage) -> None:
     given.create(a_claim("huge", [_share(memory="900Gi")]), a_pod("huge", claim="huge"))
     given.event("it would not fit either")
