@@ -1,6 +1,7 @@
 """The README's five commands, as they are written, from an empty cluster to a share. Helm is the library that the other tests
 use, behind a program of its name; the placeholder for a registry is filled in, and where this cluster has its driver."""
 
+import json
 import os
 import re
 import subprocess
@@ -9,11 +10,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import helm_python
 import pytest
 
 from hack import release
 from hack.cluster import Cluster, cards
 from hack.kubectl import Kubectl
+from tests.e2e.manifests import a_claim, a_pod
 from tests.e2e.stage import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.needs("DRAConsumableCapacity")]
@@ -41,7 +44,7 @@ def commands() -> list[str]:
     return [line for line in block.splitlines() if line]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def empty() -> Iterator[Cluster]:
     up = Cluster.up(f"new-{os.getpid()}", nodes=1, cards=(2,))
     try:
@@ -93,3 +96,54 @@ def test_five_commands_lead_from_an_empty_cluster_to_a_share(
             f"\nhelm install to two pods that run on a card: {time.monotonic() - began:.1f} s"
         )
     until("both pods are shown on one card", lambda: "share-a" in (shown := run(found[4])) and "share-b" in shown, 20)
+
+
+def test_a_release_is_alone_says_who_still_needs_it_leaves_nothing_and_mends_what_was_broken(empty: Cluster) -> None:
+    reference, archive = release.image()
+    empty.load_image(archive)
+    kubectl = Kubectl(program=str(empty.bin / "kubectl"), kubeconfig=empty.kubeconfig)
+    wanted = {**release.values(reference, cards.DRIVER_ROOT), "hooks": {"leave": True}}
+    release.install(kubectl, wanted)
+    release.wait(kubectl)
+    _ended(kubectl)
+    with (
+        helm_python.Config(kubeconfig_path=empty.kubeconfig, namespace="default") as second,
+        pytest.raises(helm_python.HelmError, match="release elastic-gpu in namespace elastic-gpu serves driver gpu"),
+    ):
+        second.install(release.CHART, "another", wanted)
+    objects = {"apiVersion": "v1", "kind": "List", "items": [a_claim("held"), a_pod("holder", claim="held")]}
+    kubectl("create", "-f", "-", text=json.dumps(objects))
+    kubectl("wait", "--for=condition=Ready", "pod/holder", "--timeout=60s")
+    with helm_python.Config(kubeconfig_path=empty.kubeconfig, namespace=release.NAMESPACE) as helm:
+        with pytest.raises(helm_python.HelmError):
+            helm.uninstall(release.NAME)
+        said = kubectl("-n", release.NAMESPACE, "logs", "job/elastic-gpu-leave")
+        assert "1 claims still hold cards: default/held" in said
+        _ended(kubectl)
+        helm.uninstall(release.NAME)
+        assert not _of_the_release(kubectl)
+        # an install that was cut off: half of it wrong, and Helm's own notes are lost
+        helm.install(
+            release.CHART, release.NAME, {**wanted, "image": {"repository": "registry.local/none", "tag": "0"}}
+        )
+        kubectl("-n", release.NAMESPACE, "delete", "secrets", "-l", "owner=helm")
+        assert _of_the_release(kubectl)
+        helm.install(release.CHART, release.NAME, wanted)
+    release.wait(kubectl)
+    kubectl("create", "-f", "-", text=json.dumps(objects))
+    kubectl("wait", "--for=condition=Ready", "pod/holder", "--timeout=60s")
+    _ended(kubectl)
+
+
+def _ended(kubectl: Kubectl) -> None:
+    kubectl("delete", "pods", "--all", "--grace-period=1", "--timeout=60s")
+    kubectl("delete", "resourceclaims", "--all", "--timeout=60s")
+
+
+def _of_the_release(kubectl: Kubectl) -> list[str]:
+    kinds = (
+        *("clusterroles", "clusterrolebindings", "validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+        *("elasticgpuclasses", "deviceclasses", "daemonsets", "deployments", "serviceaccounts", "jobs"),
+    )
+    found = kubectl.objects(",".join(kinds), "-A", "-l", f"app.kubernetes.io/instance={release.NAME}")
+    return [f"{one['kind']} {one['metadata']['name']}" for one in found]

@@ -184,6 +184,35 @@ async def test_kill_9_in_the_middle_of_a_call_costs_nothing(tmp_path: Path, dela
             assert not list(setup.machine.cdi_dir.glob("*.json"))
 
 
+@pytest.mark.parametrize("fault", [{"delay_s": 1.0}, {"black_hole": True}], ids=["it ends in time", "it hangs"])
+async def test_an_update_that_stops_an_instance_in_the_middle_of_a_prepare_costs_nothing(
+    tmp_path: Path, fault: dict[str, Any]
+) -> None:
+    """The old instance finishes what it can; what it cannot, the new one does at the kubelet's next try."""
+    uids = [f"0a1b2c3d-0000-4000-8000-00000000000{number}" for number in (1, 2)]
+    async with a_setup(tmp_path) as setup:
+        ref = setup.claim("a", 0)
+        async with setup.program(EGPU_POD_UID=uids[0]) as old:
+            plugin = await setup.kubelet.plugin(names.LOCAL_DRIVER)
+            setup.server.fault(method="GET", path="claim-a", **fault)
+            call = asyncio.create_task(plugin.prepare(ref))
+            await setup.server.until(lambda: setup.server.count("GET", "claim-a"), within_s=30)
+            async with setup.program(EGPU_POD_UID=uids[1]):
+                await setup.kubelet.plugin(names.LOCAL_DRIVER, instances=2, timeout_s=30)
+                (slice_before,) = setup.server.list("resourceslices")
+                old.send_signal(signal.SIGTERM)
+                assert await asyncio.wait_for(old.wait(), 30) == 0
+                (outcome,) = await asyncio.gather(call, return_exceptions=True)
+                assert isinstance(outcome, Exception) == ("black_hole" in fault), outcome
+                plugin = await setup.kubelet.plugin(names.LOCAL_DRIVER, instances=1)
+                (device,) = await plugin.prepared(ref)
+                assert device.device_name == setup.machine.device(0)
+                assert setup.machine.spec("a") is not None
+                assert setup.server.list("resourceslices") == [slice_before]
+                await plugin.released(ref)
+                assert setup.machine.spec("a") is None
+
+
 async def test_probes_and_metrics_name_the_holder(tmp_path: Path) -> None:
     """dcgm-exporter#718"""
     async with a_setup(tmp_path) as setup:
