@@ -8,7 +8,6 @@ keeper, the others go on. RemoteLeases whose RemotePool is gone are forgotten wh
 """
 
 import asyncio
-import contextlib
 import datetime
 from collections.abc import Callable
 from pathlib import Path
@@ -187,9 +186,13 @@ class Remotes:
         if wanted == found.status:
             return
         body = {"metadata": {"uid": found.uid}, "status": poolkeeper.whole(wanted)}
-        with contextlib.suppress(errors.ElasticGPUError):  # told again at the next look
-            if stored := await self._api.patch(f"{remote.POOLS}/{found.name}/status", body):
-                self._watch.pools.adopt(stored)
+        try:
+            stored = await self._api.patch(f"{remote.POOLS}/{found.name}/status", body)
+        except errors.ElasticGPUError as error:  # told again at the next look
+            _log.warning("status of a pool not written", pool=found.name, error=str(error))
+            return
+        if stored is not None:
+            self._watch.pools.adopt(stored)
 
     async def _forget(self) -> None:
         """Without its RemotePool nobody can ask about a lease; it has run out long since."""
@@ -199,9 +202,11 @@ class Remotes:
                 continue
             path = f"{remote.LEASES}/{intent.name}"
             meta = {"uid": intent.uid, "resourceVersion": intent.resource_version, "finalizers": None}
-            with contextlib.suppress(errors.ElasticGPUError):
+            try:
                 await self._api.patch(path, {"metadata": meta})
                 await self._api.delete(path, uid=intent.uid)
+            except errors.ElasticGPUError as error:  # tried again at the next look
+                _log.warning("a lease without its pool is not forgotten", lease=intent.name, error=str(error))
 
     async def _dropped(self, fields: frozenset[str]) -> None:
         self._series.remote_dropped.set(len(fields))

@@ -98,7 +98,6 @@ def test_nobody_may_read_secrets_and_each_role_has_exactly_these_rights(enabled:
         "remoteleases": {"list", "watch", "create", "patch", "delete"},
         "resourceslices": {"create", "update", "delete"},
         "resourceclaims": {"get"},
-        "resourceclaims/status": {"patch"},
         "resourceclaims/driver": {"arbitrary-node:patch"},
         "namespaces": {"get"},
     }

@@ -1,9 +1,11 @@
 """What the two accounts may do: exactly what they need, and nothing beside it."""
 
+from collections import Counter
 from collections.abc import Callable
 
 from api import names
 from tests.chart.conftest import NAMESPACE, Object
+from tests.e2e import accounts, test_each_right, test_least_rights
 
 NODE = "elastic-gpu-node"
 CONTROLLER = "elastic-gpu-controller"
@@ -121,6 +123,26 @@ def test_names_of_pods_and_claims_are_for_those_who_view_the_whole_cluster(objec
     assert _rights(inventory) == kinds
     assert _rights(view) == {"elasticgpus": reading, "remoteleases": reading, **kinds}
     assert "rbac.authorization.k8s.io/aggregate-to-view" not in inventory["metadata"]["labels"]
+
+
+def test_every_right_of_every_program_is_taken_away_by_an_end_to_end_test() -> None:
+    """A rule that nobody would miss goes from the chart."""
+    taken = {(one.account, one.resource, one.verb) for one, _ in test_each_right.CASES}
+    taken |= {(account, kind, verb) for account, kind, verb, _ in test_least_rights.CASES}
+    assert taken == {(one.account, one.resource, one.verb) for one in accounts.rights()}
+
+
+def test_no_account_is_given_a_right_twice() -> None:
+    for account, owned in accounts.roles(accounts.rendered()).items():
+        given = Counter(
+            (kind, verb)
+            for role in owned
+            for rule in role["rules"]
+            if not rule.get("resourceNames")
+            for kind in rule["resources"]
+            for verb in rule["verbs"]
+        )
+        assert not [what for what, times in given.items() if times > 1], account
 
 
 WEBHOOK = "elastic-gpu-webhook"

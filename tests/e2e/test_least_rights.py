@@ -134,7 +134,7 @@ CASES: list[tuple[str, str, str, Need]] = [
     (NODE, "resourceslices", "create", a_slice_is_deleted),
     (NODE, "resourceslices", "update", a_slice_is_changed),
     (NODE, "resourceslices", "delete", a_slice_is_put_beside_it),
-    (NODE, "nodes", "get", nothing),
+    *((NODE, "nodes", verb, nothing) for verb in ("get", *READ)),
     (NODE, "pods", "get", a_share_is_started),
     (NODE, "resourceclaims", "get", a_pod_is_started),
     (NODE, "resourceclaims/status", "patch", a_pod_is_started),
