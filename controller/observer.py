@@ -94,6 +94,8 @@ class Observer:
             group.create_task(self._follow_rules(), name="watch devicetaintrules")
             for kept in (*self._lent, *self._own.values(), self._rules):
                 group.create_task(self._note_changes(kept), name="note changes")
+            for kept in (*self._lent, self._claims, self._pods, self._nodes, self._rules):
+                await kept.tried.wait()  # each list makes all of a picture anew
             while True:
                 await self._stale.wait()
                 self._stale.clear()
@@ -150,6 +152,7 @@ class Observer:
         if await self._watch.serves_rules():
             await self._rules.run()
         self._no_rules = True
+        self._rules.tried.set()
         self._stale.set()
 
     async def _note_changes(self, kept: informer.Informer[Any]) -> None:

@@ -70,6 +70,8 @@ class Informer(Generic[T]):
         self._restarts = metrics.watch_restarts.labels(path.rpartition("/")[2])
         self.objects: Mapping[str, T] = MappingProxyType(self._objects)
         self.synced = asyncio.Event()
+        self.tried = asyncio.Event()
+        """Set when the first list has ended, well or not."""
         self.version = 0
         self.connections = 0
         """How often a watch was opened, also a change to wait for; behind a new one there may be another server."""
@@ -96,6 +98,7 @@ class Informer(Generic[T]):
             except msgspec.MsgspecError as error:
                 self._listed = False
                 _log.warning("not an answer of an API server", path=self._path, reason=str(error))
+            self.tried.set()
             self._restarts.inc()
             pause_s = self._backoff.next_s()  # after a clean end too: some ends come at once
             await asyncio.sleep(min(pause_s, unreached_s))
@@ -139,6 +142,7 @@ class Informer(Generic[T]):
             self._forget(key)
         self._reached, self._listed = version, True
         self.synced.set()
+        self.tried.set()
         self._tell()
 
     async def _watch(self) -> None:

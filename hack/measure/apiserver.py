@@ -40,7 +40,11 @@ class Client:
     def request(self, method: str, path: str, body: object = None, *, content: str = "application/json") -> Any:
         try:
             status, text = self._exchange(method, path, body, content)
-        except (http.client.RemoteDisconnected, ConnectionResetError):  # closed by the server after idle minutes
+        except (
+            http.client.RemoteDisconnected,
+            ConnectionError,
+            ssl.SSLEOFError,
+        ):  # closed by the server, which was idle
             status, text = self._exchange(method, path, body, content)
         if status == 404:
             return None

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from controller import __main__ as controller
-from controller import settings
+from controller import observer, settings, watcher
 from kube import apiserver
 from tests.cli.conftest import put
 from tests.fakes.apiserver import FakeAPIServer
@@ -105,6 +105,26 @@ async def test_without_the_right_to_list_claims_nothing_is_written_and_classes_g
         )
         await server.until(lambda: server.list("deviceclasses"), within_s=15)
     assert server.list("elasticgpus") == []
+
+
+async def test_the_first_picture_waits_for_what_is_being_listed_and_for_nothing_that_cannot_be(
+    server: FakeAPIServer, tmp_path: Path
+) -> None:
+    """Each list that came later made all of a large cluster's picture anew."""
+    put(server, a_slice(a_card(1)), a_claim("c", a_result(1)), a_node(), a_driver())
+    server.fault(path="/pods", status=403, reason="Forbidden", times=-1)
+    server.fault(path="resourceclaims", watch=False, delay_s=1.0)
+    seen: list[observer.Scene] = []
+    async with apiserver.APIServer.connect(server.kubeconfig(tmp_path)) as api, asyncio.TaskGroup() as group:
+        watch = watcher.Watcher(api)
+        look = observer.Observer(api, watch)
+        tasks = [group.create_task(watch.run(lambda _: None)), group.create_task(look.run(seen.append))]
+        await server.until(lambda: seen, within_s=30)
+        for task in tasks:
+            task.cancel()
+    first = seen[0].seen
+    assert (first.slices.unknown, first.claims.unknown, first.nodes.unknown) == ("", "", "")
+    assert first.pods.unknown == "not listed yet"
 
 
 async def test_the_sums_are_series_and_nothing_unknown_is_0(server: FakeAPIServer, tmp_path: Path) -> None:
