@@ -101,7 +101,8 @@ class View:
     @functools.cached_property
     def known(self) -> users.Known:
         found = {(card.pool, card.name): card for card in self.cards}
-        return users.Known.of(self._seen, found, self.total)
+        supply = None if self._seen.slices.unknown else totals.supply(self.models)
+        return users.Known.of(self._seen, found, supply)
 
     @property
     def _parts(self) -> Mapping[str, objects.Part[object]]:

@@ -140,7 +140,7 @@ class Ledger:
             self._renew_pod(pod, known)
         self._renew_problems(about, claims, pods, known)
         self._renew_lent(pools | touched.lenders, leases, seen)
-        return self._made(seen, known.total)
+        return self._made(seen, None if seen.slices.unknown else self._tallies.total())
 
     def _reset(self) -> None:
         self._slices: Kept[str, objects.Slice] = Kept("name")
@@ -265,7 +265,7 @@ class Ledger:
             seen=seen,
             claims=self._claims.now,
             cards=self._by_key,
-            total=None if seen.slices.unknown else self._tallies.total(),
+            supply=None if seen.slices.unknown else totals.supply(self._tallies.models()),
             alive=self._by_uid.keys(),
             drivers=self._drivers_at,
             class_names=frozenset(item.name for item in classes),

@@ -3,6 +3,7 @@
 Cards are counted, never consumers: a card that five claims share is one card in every number.
 """
 
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
@@ -33,6 +34,16 @@ def together(one: picture.Tally, other: picture.Tally) -> picture.Tally:
     free = None if None in (one.memory_free, other.memory_free) else (one.memory_free or 0) + (other.memory_free or 0)
     counts = {name: getattr(one, name) + getattr(other, name) for name in ("total", "memory", *_FIELDS.values())}
     return picture.Tally(memory_free=free, **counts)
+
+
+def supply(found: Iterable[picture.Model]) -> tuple[picture.Tally, picture.Tally]:
+    """Cards of nodes, and of remote pools."""
+    each = tuple(found)
+    near, far = (
+        functools.reduce(together, (one.tally for one in each if one.remote is remote), picture.Tally())
+        for remote in (False, True)
+    )
+    return near, far
 
 
 def models(cards: Iterable[picture.Card]) -> tuple[picture.Model, ...]:

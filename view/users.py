@@ -18,20 +18,25 @@ _OVER = ("Succeeded", "Failed")
 class Known:
     """What pods and claims are explained by.
 
-    alive: uids of pods. drivers: by node. class_names: of the device classes; foreign: those that give no card of ours.
+    supply: cards of nodes and of remote pools, None where they could not be read. alive: uids of pods. drivers: by node. class_names: of the device classes; foreign: those that give no card of ours.
     """
 
     seen: objects.Objects
     claims: Mapping[objects.Reference, objects.Claim]
     cards: Mapping[Key, picture.Card]
-    total: picture.Tally | None
+    supply: tuple[picture.Tally, picture.Tally] | None
     alive: Collection[str]
     drivers: Mapping[str, Collection[objects.DriverPod]]
     class_names: frozenset[str]
     foreign: frozenset[str]
 
     @classmethod
-    def of(cls, seen: objects.Objects, found: Mapping[Key, picture.Card], total: picture.Tally | None) -> "Known":
+    def of(
+        cls,
+        seen: objects.Objects,
+        found: Mapping[Key, picture.Card],
+        supply: tuple[picture.Tally, picture.Tally] | None,
+    ) -> "Known":
         drivers: defaultdict[str, list[objects.DriverPod]] = defaultdict(list)
         for pod in seen.drivers.items:
             drivers[pod.node].append(pod)
@@ -40,7 +45,7 @@ class Known:
             seen=seen,
             claims={(claim.namespace, claim.name): claim for claim in seen.claims.items},
             cards=found,
-            total=total,
+            supply=supply,
             alive={pod.uid for pod in seen.pods.items},
             drivers=drivers,
             class_names=frozenset(item.name for item in classes),
@@ -132,7 +137,7 @@ def _waiting(pod: objects.Pod, known: Known) -> str:
         return _attaching(found) or "its claims have their cards; it waits for something else"
     claim = unallocated[0]
     wanted = ", ".join(dict.fromkeys(name for _, name in claim.classes)) or "no class"
-    return f"claim {claim.name} waits for a card of class {wanted}; {_supply(known.total)}"
+    return f"claim {claim.name} waits for a card of class {wanted}; {_supply(known.supply)}"
 
 
 def _attaching(found: Iterable[objects.Claim]) -> str:
@@ -171,11 +176,16 @@ def _silent(node: str, known: Known) -> str:
     return ", and its driver does not answer"
 
 
-def _supply(total: picture.Tally | None) -> str:
-    if total is None:
+def _supply(supply: tuple[picture.Tally, picture.Tally] | None) -> str:
+    """Of nodes and of remote pools apart: not every class takes both."""
+    if supply is None:
         return "which cards there are could not be read"
-    if not total.total:
-        return "no node publishes a card"
+    near, far = supply
+    told = f"of {near.total} cards {_states(near)}" if near.total else "no node publishes a card"
+    return f"{told}; of {far.total} remote cards {_states(far)}" if far.total else told
+
+
+def _states(total: picture.Tally) -> str:
     parts = [
         f"{count} {word}"
         for count, word in (
@@ -187,7 +197,7 @@ def _supply(total: picture.Tally | None) -> str:
         )
         if count
     ]
-    return f"of {total.total} cards {', '.join(parts)}"
+    return ", ".join(parts)
 
 
 def _claim(claim: objects.Claim, known: Known) -> picture.Claim:

@@ -52,6 +52,8 @@ STORIES: dict[str, tuple[dict[str, str], int, dict[str, str]]] = {
     ),
     "ElasticGPUDriverSilent": (problem("DriverSilent"), 6, {"kind": "DriverSilent"}),
     "ElasticGPUPoolIncomplete": (problem("PoolIncomplete"), 11, {"kind": "PoolIncomplete"}),
+    "ElasticGPURemotePoolAway": (problem("PoolUnreachable"), 6, {"kind": "PoolUnreachable"}),
+    "ElasticGPULeaseStuck": (problem("LeaseReleasing"), 16, {"kind": "LeaseReleasing"}),
     "ElasticGPUCardTainted": (problem("CardTainted"), 16, {"kind": "CardTainted"}),
     "ElasticGPUOverbooked": (problem("Overbooked"), 2, {"kind": "Overbooked"}),
     "ElasticGPUClaimUnused": (problem("UserGone"), 61, {"kind": "UserGone"}),
@@ -59,7 +61,7 @@ STORIES: dict[str, tuple[dict[str, str], int, dict[str, str]]] = {
     "ElasticGPUClassNotReady": ({'elasticgpu_controller_class_ready{class="x",instance="a"}': "0"}, 16, {"class": "x"}),
     "ElasticGPUPodsWait": (problem("PodPending"), 61, {"kind": "PodPending"}),
     "ElasticGPUOutOfCards": (
-        {'elasticgpu_class_waiting_claims{class="x"}': "2", 'elasticgpu_cards{model="m",state="Free"}': "0"}, 16, {},
+        {'elasticgpu_class_waiting_claims{class="x"}': "2", 'elasticgpu_node_cards{node="n",state="Free"}': "0"}, 16, {},
     ),
     "ElasticGPUCardsUnread": ({'elasticgpu_cards_read{instance="n"}': "0"}, 6, {"instance": "n"}),
     "ElasticGPUMPSDown": ({'elasticgpu_mps_serving{instance="n"}': "0"}, 11, {"instance": "n"}),
@@ -116,6 +118,7 @@ def test_a_quiet_cluster_raises_nothing(tmp_path: Path) -> None:
         'elasticgpu_problems{kind="ClaimUnused"}': "0x120",
         'elasticgpu_class_waiting_claims{class="x"}': "0x120",
         'elasticgpu_cards{model="m",state="Free"}': "0x120",
+        'elasticgpu_node_cards{node="n",state="Free"}': "0x120",
         f"elasticgpu_claim_memory_used_bytes{{{USED}}}": "9x120",
         f"elasticgpu_claim_memory_bytes{{{USED}}}": "10x120",
     }

@@ -8,6 +8,7 @@ from tests.view.objects import (
     JSON,
     THEN,
     a_card,
+    a_claim,
     a_device_class,
     a_far_claim,
     a_far_slice,
@@ -181,6 +182,18 @@ def test_a_pod_waits_for_its_card_to_be_attached_or_says_why_that_failed() -> No
     ]
     (waiting,) = view(*given, failed).pods
     assert waiting.waiting == f"card {name_of(1)} of pool lab could not be attached: the pool is full"
+
+
+def test_a_pod_that_waits_is_told_of_near_and_far_cards_apart() -> None:
+    wish = (a_claim("wish"), a_pod(claim="wish", phase="Pending"), a_device_class())
+    (near,), (both,) = (
+        view(a_slice(a_card(1)), *wish).pods,
+        view(a_slice(a_card(1)), a_far_slice(a_card(2)), *wish).pods,
+    )
+    assert near.waiting.endswith("; of 1 cards 1 free")
+    assert both.waiting.endswith("; of 1 cards 1 free; of 1 remote cards 1 free")
+    (far,) = view(a_far_slice(a_card(2)), *wish).pods
+    assert far.waiting.endswith("; no node publishes a card; of 1 remote cards 1 free")
 
 
 def test_pods_and_claims_name_the_pool_and_the_node_that_uses_the_card() -> None:
