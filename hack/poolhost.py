@@ -23,7 +23,8 @@ from hack.kubectl import Kubectl
 ROOT = Path(__file__).resolve().parents[1]
 POOL = "lab"
 CARD = "GPU-processor-1"
-_PLACE, _STATE, _AGENT = "/var/lib/ggml", "/var/lib/elastic-gpu-pool", "egpu-pool"
+AGENT = "egpu-pool"
+_PLACE, _STATE = "/var/lib/ggml", "/var/lib/elastic-gpu-pool"
 _PORT, _METRICS_PORT = 7480, 8080
 _READY_S = 60.0
 _RIGHTS = ROOT / "examples" / "remote-card" / "pool-account.yaml"
@@ -41,6 +42,11 @@ class PoolHost:
     def endpoint(self) -> str:
         return f"{self.guest.address}:{_PORT}"
 
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The words that run egpu-pool there, with its settings."""
+        return (*self.guest.entering, *_agent(self.settings))
+
     def leases(self) -> dict[str, int]:
         """How many leases hold a card of it, by their state: its own word."""
         found = re.findall(r'^elasticgpu_pool_leases\{state="(\w+)"\} (\d+)', self.series(), re.MULTILINE)
@@ -52,7 +58,7 @@ class PoolHost:
             return str(answer.read().decode())
 
     def stop(self) -> None:
-        self.guest.stop(_AGENT)
+        self.guest.stop(AGENT)
 
 
 def start(cluster: Cluster, kubectl: Kubectl) -> PoolHost:
@@ -86,7 +92,7 @@ def start(cluster: Cluster, kubectl: Kubectl) -> PoolHost:
         f"EGPU_METRICS_PORT={_METRICS_PORT}",
     )
     host = PoolHost(guest=guest, settings=settings)
-    guest.start(_AGENT, *_agent(settings))
+    guest.start(AGENT, *_agent(settings))
     _wait(host)
     return host
 
@@ -116,11 +122,11 @@ def _apply(kubectl: Kubectl, made: dict[str, Any]) -> None:
 
 def _wait(host: PoolHost) -> None:
     deadline = time.monotonic() + _READY_S
-    while time.monotonic() < deadline and host.guest.runs(_AGENT):
+    while time.monotonic() < deadline and host.guest.runs(AGENT):
         try:
             host.series()
         except OSError:
             time.sleep(0.1)
         else:
             return
-    raise errors.ClusterError(f"egpu-pool did not start:\n{host.guest.last_words(_AGENT)}")
+    raise errors.ClusterError(f"egpu-pool did not start:\n{host.guest.last_words(AGENT)}")

@@ -26,9 +26,17 @@ class Guest:
         """Where this machine sees a file of its own."""
         return nodes.seen_from_outside(self.instance.directory / NAME, inside)
 
+    @property
+    def entering(self) -> tuple[str, ...]:
+        """The words before a command that is to run there."""
+        keeper = processes.running(self.instance.directory, NAME)
+        if keeper is None:
+            raise errors.ClusterError(f"the guest of {self.instance.name} is not up")
+        return processes.entering(keeper, mounts=True)
+
     def run(self, *argv: str) -> str:
         """Run a command there and return what it printed."""
-        return commands.run(*_entering(self.instance), *argv)
+        return commands.run(*self.entering, *argv)
 
     def start(self, program: str, *argv: str) -> None:
         """Start a program that stays; one that runs already is left alone."""
@@ -38,7 +46,7 @@ class Guest:
                 name=_name(program),
                 argv=argv,
                 group=_group(self.instance),
-                wrapper=_entering(self.instance),
+                wrapper=self.entering,
             )
         )
 
@@ -68,13 +76,6 @@ def _wired(keeper: int) -> bool:
         return "default" in commands.run(*processes.entering(keeper, mounts=False), "ip", "-4", "route")
     except errors.ClusterError:
         return False
-
-
-def _entering(instance: state.Instance) -> tuple[str, ...]:
-    keeper = processes.running(instance.directory, NAME)
-    if keeper is None:
-        raise errors.ClusterError(f"the guest of {instance.name} is not up")
-    return processes.entering(keeper, mounts=True)
 
 
 def _group(instance: state.Instance) -> Path:
