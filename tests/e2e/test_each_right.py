@@ -493,6 +493,7 @@ def made(installed: None, admin: Kubectl, tmp_path_factory: pytest.TempPathFacto
             admin("label", "node", "node1", f"{names.ALLOCATED_BY_LABEL}-")
             admin("-n", hack.NAMESPACE, "scale", CONTROLLER, "--replicas=1")
             admin("-n", hack.NAMESPACE, "rollout", "status", CONTROLLER, "--timeout=120s")
+            until("the cards are kube-scheduler's again", lambda: names.ALLOCATED_BY_TAINT not in _slices(admin))
 
 
 CONTROLLER, COMPONENT = f"deployment/{hack.NAME}-controller", "app.kubernetes.io/component=controller"
@@ -527,6 +528,10 @@ def _objects() -> list[Object]:
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": f"{WEBHOOK}-tls", "namespace": NAMESPACE}},
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "driver", "namespace": NAMESPACE}, "spec": driver},
     ]
+
+
+def _slices(admin: Kubectl) -> str:
+    return admin("get", "resourceslices", "-o", "json")
 
 
 def _kept_for(admin: Kubectl) -> list[str]:
