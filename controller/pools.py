@@ -18,7 +18,10 @@ from controller import remote
 
 _DOMAIN = f"{names.LOCAL_DRIVER}/"
 _VERSIONS = {names.COMPUTE_CAPABILITY, names.DRIVER_VERSION, names.CUDA_DRIVER_VERSION}
-_ALIKE = ((f"{_DOMAIN}{names.TYPE}", "gpu"), (f"{_DOMAIN}{names.BACKEND}", "remote"))
+_ALIKE: tuple[tuple[str, resource.Attribute], ...] = (
+    (f"{_DOMAIN}{names.TYPE}", "gpu"),
+    (f"{_DOMAIN}{names.BACKEND}", "remote"),
+)
 _NAMES = {
     name: f"{_DOMAIN}{name}" for name in (*_VERSIONS, names.UUID, names.PRODUCT_NAME, names.BRAND, names.ARCHITECTURE)
 }
@@ -100,11 +103,10 @@ def report(
 
 def device(found: remote.Device) -> resource.Device:
     """A card as the pool lists it, under the attributes that local cards have too."""
-    attributes: list[tuple[str, resource.Attribute]] = [*_ALIKE]
+    attributes = [*_ALIKE]
     for name, text in found.attributes:
-        value: resource.Attribute | None = _version(text) if name in _VERSIONS else text
-        if text and value is not None:
-            attributes.append((_NAMES[name], value))
+        if pair := (_NAMES[name], text) if name == names.UUID else _attribute(name, text):
+            attributes.append(pair)
     return resource.Device(
         name=found.name,
         attributes=tuple(attributes),
@@ -131,6 +133,13 @@ def _value(value: Mapping[str, Any]) -> resource.Attribute:
     if "version" in value:
         return resource.Version(value["version"])
     return next(iter(value.values()))  # type: ignore[no-any-return]
+
+
+@functools.lru_cache(maxsize=1024)
+def _attribute(name: str, text: str) -> tuple[str, resource.Attribute] | None:
+    """One object for all cards that have it: most cards of a pool are alike."""
+    value: resource.Attribute | None = _version(text) if name in _VERSIONS else text
+    return (_NAMES[name], value) if text and value is not None else None
 
 
 @functools.lru_cache(maxsize=256)

@@ -148,7 +148,10 @@ class Remotes:
             self._wake.set()
 
     def _publish(self) -> None:
-        """Nothing of a pool goes because its keeper has not begun yet."""
+        """Nothing of a pool goes because its keeper has not begun yet; what has an offer needs no memory of what was before."""
+        for (name, _, _), (keeper, _) in self._keepers.items():
+            if keeper.offer is not None:
+                self._inherited.pop(name, None)
         offers = [keeper.offer for keeper, _ in self._keepers.values()]
         unread = [self._unread(found) for found in self._watch.pools.objects.values() if found.spec is None]
         if None not in offers:

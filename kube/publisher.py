@@ -18,6 +18,7 @@ dry runs, and a device that would be offered wrongly without them is never sent 
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
@@ -114,18 +115,22 @@ class Publisher:
             return
         await self._prove(wanted)
         present = tuple(self._informer.objects[name] for name in sorted(self._informer.objects))
-        writes = slices.plan(wanted, present, self._scope, self._dropped)
-        if any(isinstance(write, slices.Replace) for write in writes) and self._asked[1] != self._informer.connections:
+        if self._asked[1] != self._informer.connections and any(
+            isinstance(write, slices.Replace) for write in slices.planned(wanted, present, self._scope, self._dropped)
+        ):
             await self._ask(wanted)  # what stands may be all that this server keeps, written by the process before us
-            writes = slices.plan(wanted, present, self._scope, self._dropped)
-        if writes and wanted is self._published and (await self._owner_changed() or not await self._may_repair(writes)):
+        writes = slices.planned(wanted, present, self._scope, self._dropped)
+        first = next(writes, None)
+        if first and wanted is self._published and (await self._owner_changed() or not await self._may_repair(first)):
             self._wake.set()
             return
-        for write in writes:
+        written = []
+        for write in itertools.chain((first,) if first else (), writes):
             await self._perform(write)
+            written.append(f"{type(write).__name__.lower()} {write.name}")
         self._published = wanted
-        if writes:
-            _log.info("slices published", writes=[f"{type(write).__name__.lower()} {write.name}" for write in writes])
+        if written:
+            _log.info("slices published", writes=written)
 
     async def _perform(self, write: slices.Write) -> None:
         metrics.slice_writes.labels(type(write).__name__.lower()).inc()
@@ -198,7 +203,7 @@ class Publisher:
         self._scope = dataclasses.replace(self._scope, node_uid=uid)
         return True
 
-    async def _may_repair(self, writes: tuple[slices.Write, ...]) -> bool:
+    async def _may_repair(self, write: slices.Write) -> bool:
         """At once, until repairs come so fast that somebody must be fighting us: then False, after a pause."""
         now = time.monotonic()
         self._repairs = min(self._repairs + (now - self._repaired_at) / _REPAIR_EVERY_S, float(_REPAIRS))
@@ -210,7 +215,7 @@ class Publisher:
             "somebody else keeps changing these slices; repairing only now and then",
             driver=self._scope.driver,
             node=self._scope.node_name,
-            slices=[write.name for write in writes],
+            slice=write.name,
             advice="look for a second driver with this name on this node",
         )
         await _within(_REPAIR_EVERY_S, self._worth_it)

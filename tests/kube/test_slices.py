@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import hypothesis
-import msgspec
 import pytest
 from hypothesis import strategies as st
 
@@ -73,7 +72,7 @@ class Model:
         item = self.present[0]
         spec = item.spec
         yield spec["devices"][0]
-        self.held[item.name] = dataclasses.replace(item, text=msgspec.json.encode(spec))
+        self.held[item.name] = dataclasses.replace(item, packed=slices.packed(spec))
 
     def usable(self, pool: str) -> tuple[str, ...] | None:
         """The devices an allocator would use, as texts; None while the pool is absent or incomplete."""
