@@ -17,7 +17,9 @@ from hack.cluster import build
 from hack.release import image
 
 ROOT = Path(__file__).resolve().parents[2]
-_HERE, _THERE = "169.254.77.1", "169.254.77.2"
+_NET = os.getpid() % 8128
+_HERE, _THERE = (f"169.254.{64 + _NET // 64}.{4 * (_NET % 64) + end}" for end in (1, 2))
+"""A net of two for each process, so that such tests may run side by side."""
 _PORT = 7480
 _RIGHTS = ("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_SYS_PTRACE")
 """What the agent needs to put servers into namespaces of their own."""
