@@ -186,7 +186,7 @@ class _Work:
         for start in range(0, len(chosen), _AT_ONCE):
             await asyncio.gather(*(self._perform(turn, one) for one in chosen[start : start + _AT_ONCE]))
         self._tell(tuple(self._refused.values()))
-        self._series.waiting(len(self._refused))
+        self._series.waiting([one.reason for one in self._refused.values()])
 
     async def _settle(self) -> None:
         """Reads the claims whose outcome is unknown; one that cannot be read stays booked. `_look` takes them in."""

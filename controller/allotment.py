@@ -6,7 +6,7 @@
 Nothing here is written: whoever writes undoes the booking by `Mirror.restore` where the write fails.
 """
 
-import collections
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,12 +14,16 @@ from typing import Any
 from allocation import bookings, choice, cluster, nodes, pods, policies, requests, results, search
 from api import errors, names
 from controller import mirror
+from explain import explanation, world
+from explain.reasons import Reason
 
 JSON = Mapping[str, Any]
 _KEPT = 16
 """Nodes that are kept from others at once, for those that wait for long."""
 _LOOKED_AT = 512
 """Nodes that are tried empty, to tell `never` from `not now`."""
+_TOLD = 3
+"""Reasons in a refusal, the closest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,9 +36,12 @@ class Allotment:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Refusal:
+    """`reason`: what came closest to doing, in the words that `kubectl egpu explain` has too; empty for others, as an error."""
+
     want: mirror.Want
     message: str
     never: bool = False
+    reason: Reason | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +66,7 @@ class Turn:
         shape = (tuple(wishes), want.policy, _shape(want.pod), want.pinned, avoid)
         before = self._refused.get(shape)
         if before is not None:
-            return Refusal(want=want, message=before.message, never=before.never)
+            return dataclasses.replace(before, want=want)
         found: choice.Choice | None = None
         refusal: Refusal | None = None
         room = want.pod.room if want.pod is not None else pods.Room()
@@ -97,7 +104,7 @@ class Turn:
             self._kept = kept  # for a gang no node is kept: one is of no use to it
             self._refused.clear()  # they were refused beside bookings that are gone again
             message = f"gang {pod.gang}: {len(given)} of {len(wants)} pods fit, and no more: {found.message}"
-            return [Refusal(want=want, message=message, never=found.never) for want in wants]
+            return [dataclasses.replace(found, want=want, message=message) for want in wants]
         return given
 
     def take_back(self, want: mirror.Want, claims: Iterable[mirror.Claim]) -> None:
@@ -151,17 +158,15 @@ class Turn:
                 want=want,
                 message=f"no node gives its cards to the controller; label one {names.ALLOCATED_BY_LABEL}={names.BY_CONTROLLER}",
             )
-        bars = collections.Counter(self._bar(want, node, avoid) for node in given)
-        open_ = bars.pop("", 0)
-        parts = [f"{number} by {bar}" for bar, number in bars.most_common(4)]
-        if open_:
-            parts.insert(0, f"{open_} by having no such cards left")
+        told = explanation.nearest(wishes, world.World(cluster=known), lambda node: self._bar(want, node, avoid))
         never = not _fits_empty(known, given[:_LOOKED_AT], wishes)
         end = "; it would not fit either if all of them were empty" if never and len(given) <= _LOOKED_AT else ""
+        texts = "; ".join(group.text for group in told[:_TOLD])
         return Refusal(
             want=want,
-            message=f"{len(given)} nodes give cards to the controller, ruled out are {', '.join(parts)}{end}",
+            message=f"{len(given)} nodes give cards to the controller; {texts}{end}",
             never=bool(end),
+            reason=told[0].reason,
         )
 
 

@@ -108,7 +108,7 @@ def _of_refusal(refusal: allotment.Refusal) -> Iterator[notices.Notice]:
     for kind, namespace, name, uid in about:
         yield notices.Notice(
             kind=kind, namespace=namespace, name=name, uid=uid, reason=reason,
-            message=refusal.message, stem=re.sub(r"\d+", "", refusal.message), since="",
+            message=refusal.message, stem=refusal.reason or re.sub(r"\d+", "", refusal.message), since="",
         )  # fmt: skip
 
 

@@ -8,7 +8,8 @@ for those who may know the names.
 import contextlib
 import functools
 import itertools
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 import prometheus_client
 from prometheus_client.core import GaugeMetricFamily
@@ -16,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from api import names
 from controller import observer, snapshot
+from explain import reasons
 from view import join, picture, problems, totals
 
 _WRITES = ("Create", "Change", "Delete", "Report", "Apply", "Remove", "Event", "TemplateCreate", "TemplateDelete")
@@ -55,6 +57,13 @@ class Metrics:
             "Pods and claims of classes by: Controller that have no allocation yet.",
             registry=self.registry,
         )
+        self._refused = prometheus_client.Gauge(
+            _PREFIX + "allocation_refused",
+            "The same by what came closest to doing, in the words of kubectl egpu explain.",
+            ["reason"],
+            registry=self.registry,
+        )
+        self.waiting(())
         self._actions = prometheus_client.Counter(
             _PREFIX + "remote_actions",
             "What was done for remote cards, with pools and the API server.",
@@ -95,9 +104,13 @@ class Metrics:
         self._sums.view = self._spaces.view = now.view
         self._sums.complete = not now.view.unknown
 
-    def waiting(self, wants: int) -> None:
-        """Pods and claims that were looked at and not allocated."""
-        self._waiting.set(wants)
+    def waiting(self, reasons_: Sequence[reasons.Reason | None]) -> None:
+        """Pods and claims that were looked at and not allocated: what came closest for each."""
+        self._waiting.set(len(reasons_))
+        counted = Counter(reasons_)
+        for reason in reasons.Reason:
+            self._refused.labels(reason.value).set(counted[reason])
+        self._refused.labels("Other").set(counted[None])
 
     def nodes(self) -> bytes:
         """The series of nodes, as Prometheus reads them: 25,000 in a large cluster, for which the library takes too long."""

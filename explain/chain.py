@@ -1,10 +1,12 @@
 """From a pod to what it asks: pod, template, claim, request, class, and the first link that is not there."""
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from allocation import nodes, requests
+from api import names
 from explain import world
 from explain.reasons import Missing
 
@@ -12,6 +14,7 @@ JSON = Mapping[str, Any]
 NUMBERS = "Numbers"
 """The kind of a claim that nobody has made: plain numbers."""
 _CARDS = ("gpu", "GPU", "vcuda")
+_CONTROLLED = f'.{names.ALLOCATED_BY} == "{names.BY_CONTROLLER}"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +137,7 @@ def _claim(
 
 
 def _requests(spec: JSON, now: world.World, wishes: list[requests.Wish]) -> Iterator[Link]:
-    wish = requests.wish(spec)
+    wish = _given(requests.wish(spec), now)
     wishes.append(wish)
     for request in wish.requests:
         for option in request.options:
@@ -147,6 +150,27 @@ def _requests(spec: JSON, now: world.World, wishes: list[requests.Wish]) -> Iter
                 note="it does not exist; kubectl egpu classes lists those that do",
                 missing=Missing.CLASS,
             )
+
+
+def controlled(option: requests.Option, now: world.World) -> bool:
+    """Whether the controller allocates for its class: its cards bear a taint that keeps kube-scheduler away, and nobody else."""
+    class_ = now.cluster.classes.get(option.class_name)
+    return class_ is not None and any(_CONTROLLED in (text or "") for text in class_.selectors)
+
+
+def _given(wish: requests.Wish, now: world.World) -> requests.Wish:
+    """As who allocates it sees it."""
+    if not any(controlled(option, now) for request in wish.requests for option in request.options):
+        return wish
+    tolerated = requests.Toleration(key=names.ALLOCATED_BY_TAINT, operator="Exists")
+
+    def given(option: requests.Option) -> requests.Option:
+        if not controlled(option, now):
+            return option
+        return dataclasses.replace(option, tolerations=(*option.tolerations, tolerated))
+
+    asked = (dataclasses.replace(one, options=tuple(map(given, one.options))) for one in wish.requests)
+    return dataclasses.replace(wish, requests=tuple(asked))
 
 
 def _phase(pod: JSON) -> str:

@@ -5,11 +5,11 @@
 Computed from objects alone; what the scheduler says is evidence, and never taken apart.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from allocation import requests
+from allocation import nodes, requests
 from explain import chain, funnel, places, reasons, world
 from explain.reasons import Group, Missing, Reason, Verdict
 
@@ -80,6 +80,18 @@ def funnels_of(
     )
 
 
+def nearest(wishes: Sequence[requests.Wish], now: world.World, why: Callable[[nodes.Node], str]) -> tuple[Group, ...]:
+    """Of claims that have no node: what came closest to doing, first, and what else rules cards out, by the same request.
+
+    `why`: what keeps them off a node; empty where nothing does.
+    """
+    options = (option for wish in wishes for request in wish.requests for option in request.options)
+    flat = [funnel.examine(option, now, why) for option in options if option.class_name in now.cluster.classes]
+    first = _closest(flat, now)
+    others = next((one.groups for one in flat if not one.candidates), flat[0].groups if flat else ())
+    return (first, *(group for group in others if group is not first))
+
+
 def _searched(pod: JSON | None, of: chain.Chain, now: world.World, waiting: Waiting) -> Explanation:
     funnels = funnels_of(of.wishes, pod, of, now)
     flat = tuple(option for claim in funnels for request in claim for option in request)
@@ -108,10 +120,12 @@ def _fits(of: chain.Chain, node: str, now: world.World, waiting: Waiting) -> tup
     if now.unknown.get("claims"):
         text = f"Whether {of.subject} fits cannot be told: node {node} looks free, and {now.unknown['claims']}."
         return Verdict.UNKNOWN, text
+    options = (option for wish in of.wishes for request in wish.requests for option in request.options)
+    who = "the controller" if any(chain.controlled(option, now) for option in options) else "the scheduler"
     if waiting.tried_s is not None and waiting.tried_s > RETRY_S:
         since = f" since {waiting.since}" if waiting.since else ""
-        return Verdict.DISAGREES, f"{_upper(of.subject)} should fit, on node {node}; the scheduler disagrees{since}."
-    return Verdict.NOW, f"{_upper(of.subject)} fits now, on node {node}; it waits for the scheduler's next attempt."
+        return Verdict.DISAGREES, f"{_upper(of.subject)} should fit, on node {node}; {who} disagrees{since}."
+    return Verdict.NOW, f"{_upper(of.subject)} fits now, on node {node}; it waits for {who}'s next attempt."
 
 
 def _closest(flat: Sequence[funnel.Funnel], now: world.World) -> Group:

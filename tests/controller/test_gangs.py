@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocation import choice, pods
-from controller import allotment, mirror, snapshot
+from controller import allotment, metrics, mirror, snapshot
+from explain.reasons import Reason
 from tests.controller import test_allocating as cluster_of
 
 NOW = datetime.datetime(2026, 6, 1, tzinfo=datetime.UTC)
@@ -143,3 +144,38 @@ def test_who_has_waited_long_gets_a_node_though_small_ones_keep_coming(small: li
             return
         running += got
     raise AssertionError(f"big still waits, {running} run")
+
+
+def test_what_is_refused_says_what_came_closest_in_the_words_of_explain() -> None:
+    store: Any = Store()
+    cluster_of.put_class(store)
+    cluster_of.put_node(store, "node-1", zone="a")
+    cluster_of.put_cards(store, "node-1")
+    for name in ("one", "two"):
+        cluster_of.put_claim(store, name, cores=75)
+        cluster_of.put_pod(store, name, name)
+    assert sorted(a_round(store, "")) == ["one", "two"]
+    cluster_of.put_claim(store, "half", cores=50)
+    cluster_of.put_pod(store, "half", "half")
+    cluster_of.put_claim(store, "elsewhere", cores=10)
+    cluster_of.put_pod(store, "elsewhere", "elsewhere", nodeSelector={"zone": "b"})
+    cluster_of.put_claim(store, "three", cores=10, count=3)
+    cluster_of.put_pod(store, "three", "three")
+    known = a_mirror(store)
+    turn = allotment.Turn(known=known, chooser=choice.Chooser(known.cluster), share_id=lambda: "s")
+    told = {str(want).partition("/")[2]: turn.decide(want) for want in known.waiting()}
+    refused = {name: found for name, found in told.items() if isinstance(found, allotment.Refusal)}
+    assert {name: found.reason for name, found in refused.items()} == {
+        "half": Reason.CAPACITY,
+        "elsewhere": Reason.NODE,
+        "three": Reason.TOGETHER,
+    }
+    assert "2 cards: 25% of cores short, closest gpu-" in refused["half"].message
+    assert "on nodes that are ruled out: the pod's node selector" in refused["elsewhere"].message
+    assert "wants 3 cards on one node; node-1 has most, with 2" in refused["three"].message
+    series = metrics.Metrics()
+    series.waiting([found.reason for found in refused.values()])
+    name = "elasticgpu_controller_allocation_refused"
+    assert series.registry.get_sample_value(name, {"reason": "NotEnoughLeft"}) == 1
+    assert series.registry.get_sample_value(name, {"reason": "Held"}) == 0
+    assert series.registry.get_sample_value("elasticgpu_controller_allocation_waiting") == 3

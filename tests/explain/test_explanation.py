@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from explain import explanation, text
+from api import v1alpha1
+from controller import selection
+from explain import explanation, fitting, text
 from explain.reasons import Missing, Reason, Verdict
 from tests.explain import objects
 
@@ -189,3 +191,19 @@ def test_cards_are_counted_step_by_step_and_add_up() -> None:
     assert funnel.seen == 4
     assert funnel.left == ((Reason.CAPACITY, 1),)
     assert sum(group.cards for group in funnel.groups) + sum(funnel.candidates.values()) == 4
+
+
+def test_cards_that_the_controller_allocates_are_for_its_classes_alone() -> None:
+    taint = {"key": "gpu.elasticgpu.io/allocated-by", "value": "controller", "effect": "NoSchedule"}
+    said = {"type": {"string": "gpu"}, "allocatedBy": {"string": "controller"}}
+    given = objects.a_slice("node-1", objects.a_device("gpu-1", taints=[taint], attributes=said))
+    own = selection.selectors(v1alpha1.Cards(), given=True)
+    packed = {"kind": "DeviceClass", "metadata": {"name": "packed"}, "spec": {"selectors": own}}
+    now = objects.a_world(slices=(given,), classes=(objects.a_class(), packed))
+    exactly = {"deviceClassName": "packed", "capacity": {"requests": {"cores": "25", "memory": "6Gi"}}}
+    mine = objects.a_claim("mine", {"devices": {"requests": [{"name": "card", "exactly": exactly}]}})
+    told = explanation.explain(mine, now)
+    assert told.verdict is Verdict.NOW
+    assert told.sentence == "Claim team/mine fits now, on node node-1; it waits for the controller's next attempt."
+    assert fitting.fit(mine, now).fits == 4
+    assert explanation.explain(objects.a_claim("other"), now).reason == "Tainted"
