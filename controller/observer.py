@@ -94,7 +94,7 @@ class Observer:
             group.create_task(self._follow_rules(), name="watch devicetaintrules")
             for kept in (*self._lent, *self._own.values(), self._rules):
                 group.create_task(self._note_changes(kept), name="note changes")
-            for kept in (*self._lent, self._claims, self._pods, self._nodes, self._rules):
+            for kept in (*self._lent, self._far_slices, self._claims, self._pods, self._nodes, self._rules):
                 await kept.tried.wait()  # each list makes all of a picture anew
             while True:
                 await self._stale.wait()
