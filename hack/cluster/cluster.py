@@ -1,5 +1,6 @@
 """An instance of a real Kubernetes on this machine, as the demo, the tests and the benchmarks hold it in their hands."""
 
+import signal
 from collections.abc import Iterable
 from concurrent import futures
 from dataclasses import dataclass
@@ -119,6 +120,11 @@ class Cluster:
         """Start the API server and wait until it is ready."""
         controlplane.start(self.instance, controlplane.APISERVER)
         readiness.wait_for_api(self.instance)
+
+    def restart_scheduler(self) -> None:
+        """Killed, with all that it has in memory, and started."""
+        processes.stop(self.instance.directory, controlplane.SCHEDULER, by=signal.SIGKILL)
+        controlplane.start(self.instance, controlplane.SCHEDULER)
 
     def _stop(self, node: str, program: str) -> None:
         processes.stop(self.instance.directory, nodes.program_name(self.instance.node(node), program))

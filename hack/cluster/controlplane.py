@@ -10,8 +10,9 @@ from hack.cluster import addresses, certificates, cgroups, errors, processes, st
 
 KEEPER = "control-plane"
 APISERVER = "apiserver"
+SCHEDULER = "scheduler"
 FIRST = ("etcd", APISERVER)
-THEN = ("controller-manager", "scheduler")
+THEN = ("controller-manager", SCHEDULER)
 """These end at once where no API server answers."""
 
 _ETCD = "http://127.0.0.1:2379"
@@ -43,7 +44,7 @@ def keeper(instance: state.Instance) -> int:
 
 
 def start(instance: state.Instance, program: str) -> None:
-    words = {"etcd": _etcd, APISERVER: _apiserver, "controller-manager": _controller_manager, "scheduler": _scheduler}
+    words = {"etcd": _etcd, APISERVER: _apiserver, "controller-manager": _controller_manager, SCHEDULER: _scheduler}
     argv = words[program](instance, certificates.directory(instance))
     processes.start(
         processes.Program(

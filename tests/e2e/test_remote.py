@@ -256,6 +256,20 @@ def test_row_12_and_13_the_agent_dies_and_the_pod_is_evicted(lab: Stage, agent: 
     until("the pod is gone", lambda: not lab.kubectl.objects("pods", "-n", lab.namespace), 90)
 
 
+@pytest.mark.needs("DRADeviceBindingConditions")
+def test_row_09_the_scheduler_is_killed_while_a_pod_waits_for_its_card(lab: Stage, agent: agents.Agent) -> None:
+    """The state is in the API: the one that comes goes on with the same allocation."""
+    lab.create(a_far_template())
+    with agent.frozen():
+        lab.create(a_remote_pod("pod"))
+        until("the card is being attached", lambda: _phases(lab.kubectl) == ["Attaching"])
+        [before] = lab.kubectl.objects("remoteleases")
+        lab.cluster.restart_scheduler()
+    lab.ready("pod")
+    [after] = lab.kubectl.objects("remoteleases")
+    assert (after["spec"], after["status"]["phase"]) == (before["spec"], "Attached")
+
+
 def test_row_20_a_pod_deleted_by_force_holds_no_card(lab: Stage) -> None:
     lab.create(a_far_template(), a_remote_pod("pod"))
     lab.ready("pod")
