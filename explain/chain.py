@@ -1,6 +1,7 @@
 """From a pod to what it asks: pod, template, claim, request, class, and the first link that is not there."""
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,10 @@ JSON = Mapping[str, Any]
 NUMBERS = "Numbers"
 """The kind of a claim that nobody has made: plain numbers."""
 _CARDS = ("gpu", "GPU", "vcuda")
-_CONTROLLED = f'.{names.ALLOCATED_BY} == "{names.BY_CONTROLLER}"'
+_CONTROLLED = re.compile(
+    rf'(?<!!\()"{names.ALLOCATED_BY}" in \S+ && \S+\.{names.ALLOCATED_BY} == "{names.BY_CONTROLLER}"'
+)
+"""In the texts of classes that the controller allocates for; those of the others have it negated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +159,7 @@ def _requests(spec: JSON, now: world.World, wishes: list[requests.Wish]) -> Iter
 def controlled(option: requests.Option, now: world.World) -> bool:
     """Whether the controller allocates for its class: its cards bear a taint that keeps kube-scheduler away, and nobody else."""
     class_ = now.cluster.classes.get(option.class_name)
-    return class_ is not None and any(_CONTROLLED in (text or "") for text in class_.selectors)
+    return class_ is not None and any(_CONTROLLED.search(text or "") for text in class_.selectors)
 
 
 def _given(wish: requests.Wish, now: world.World) -> requests.Wish:

@@ -197,13 +197,22 @@ def test_cards_that_the_controller_allocates_are_for_its_classes_alone() -> None
     taint = {"key": "gpu.elasticgpu.io/allocated-by", "value": "controller", "effect": "NoSchedule"}
     said = {"type": {"string": "gpu"}, "allocatedBy": {"string": "controller"}}
     given = objects.a_slice("node-1", objects.a_device("gpu-1", taints=[taint], attributes=said))
-    own = selection.selectors(v1alpha1.Cards(), given=True)
-    packed = {"kind": "DeviceClass", "metadata": {"name": "packed"}, "spec": {"selectors": own}}
-    now = objects.a_world(slices=(given,), classes=(objects.a_class(), packed))
-    exactly = {"deviceClassName": "packed", "capacity": {"requests": {"cores": "25", "memory": "6Gi"}}}
-    mine = objects.a_claim("mine", {"devices": {"requests": [{"name": "card", "exactly": exactly}]}})
-    told = explanation.explain(mine, now)
-    assert told.verdict is Verdict.NOW
-    assert told.sentence == "Claim team/mine fits now, on node node-1; it waits for the controller's next attempt."
-    assert fitting.fit(mine, now).fits == 4
-    assert explanation.explain(objects.a_claim("other"), now).reason == "Tainted"
+    others = objects.a_slice("node-2", objects.a_device("gpu-2", attributes={"type": {"string": "gpu"}}))
+    made = {"packed": selection.selectors(v1alpha1.Cards(), given=True), "usual": selection.selectors(v1alpha1.Cards())}
+    classes = [
+        {"kind": "DeviceClass", "metadata": {"name": name}, "spec": {"selectors": found}}
+        for name, found in made.items()
+    ]
+    now = objects.a_world(slices=(given, others), classes=(objects.a_class(), *classes))
+
+    def asked(name: str) -> dict[str, Any]:
+        exactly = {"deviceClassName": name, "capacity": {"requests": {"cores": "25", "memory": "6Gi"}}}
+        return objects.a_claim(name, {"devices": {"requests": [{"name": "card", "exactly": exactly}]}})
+
+    for name, node, who in (("packed", "node-1", "controller"), ("usual", "node-2", "scheduler")):
+        told = explanation.explain(asked(name), now)
+        assert told.sentence == f"Claim team/{name} fits now, on node {node}; it waits for the {who}'s next attempt."
+        assert fitting.fit(asked(name), now).fits == 4
+    only = objects.a_world(slices=(given,), classes=(objects.a_class(), *classes))
+    assert explanation.explain(asked("usual"), only).reason == "NotOfTheClass"
+    assert explanation.explain(objects.a_claim("other"), only).reason == "Tainted"
