@@ -64,6 +64,7 @@ def measured(
         yield from storm.measured(api, controller, nodes, seconds=seconds)
         _say("kube-scheduler starts")
         stack.enter_context(stage.scheduler(binaries, api, directory))
+        crowd.wave(api.client, "warm", objects.BY_SCHEDULER, 1, limit_s=600)  # bound once it has read all
         theirs = crowd.wave(api.client, "theirs", objects.BY_SCHEDULER, pods // 8, limit_s=120)
         _say(f"kube-scheduler allocated {theirs.bound} of {pods // 8}; all nodes are given to the controller")
         crowd.give_all(api.client, nodes)
