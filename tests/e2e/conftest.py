@@ -82,9 +82,14 @@ def module_has_what_it_needs(request: pytest.FixtureRequest) -> None:
 
 def _skip_unless_it_is_there(request: pytest.FixtureRequest) -> None:
     for marker in request.node.iter_markers():
-        if marker.name not in {"needs", "lacks"}:
+        if marker.name not in {"needs", "lacks", "since"}:
             continue
         on, version = request.getfixturevalue("gates"), request.getfixturevalue("cluster").instance.kubernetes
+        if marker.name == "since":
+            minor, what = marker.args
+            if int(version.split(".")[1]) < minor:
+                pytest.skip(f"Kubernetes {version} has no {what}")
+            continue
         for gate in marker.args:
             if marker.name == "needs" and gate not in on:
                 assert version != build.KUBERNETES, f"{version} has {gate} off: this would be tested nowhere"

@@ -45,8 +45,8 @@ def commands() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def empty() -> Iterator[Cluster]:
-    up = Cluster.up(f"new-{os.getpid()}", nodes=1, cards=(2,))
+def empty(kubernetes: str) -> Iterator[Cluster]:
+    up = Cluster.up(f"new-{os.getpid()}", nodes=1, cards=(2,), kubernetes=kubernetes)
     try:
         yield up
     finally:

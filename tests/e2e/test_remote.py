@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hack import release
-from hack.cluster import Cluster, cards, cgroups
+from hack.cluster import Cluster, build, cards, cgroups
 from hack.kubectl import Kubectl, KubectlError
 from tests.e2e import agents, manifests
 from tests.e2e.manifests import a_container, a_pod, a_request, a_template
@@ -159,6 +159,7 @@ def test_a_third_pod_waits_until_a_card_comes_free(lab: Stage) -> None:
     lab.ready("late")
 
 
+@pytest.mark.since(35, "score of preferences")
 def test_local_first_remote_else(lab: Stage) -> None:
     """Five pods that prefer local cards: four get those of node1, the fifth one of the pool."""
     request = {
@@ -321,15 +322,16 @@ def test_the_policy_keeps_one_nodes_driver_from_anothers_leases(lab: Stage) -> N
     extra = "--as-user-extra=authentication.kubernetes.io"
     node1 = (f"--as={account}", f"{extra}/node-name=node1", f"{extra}/node-uid=n")
     create = ("create", "-f", "-", "--dry-run=server", *node1)
+    kubectl = newest(lab)
     with pytest.raises(KubectlError, match="of its own node only"):
-        lab.kubectl(*create, text=json.dumps(_a_lease("node2", "Node")))
+        kubectl(*create, text=json.dumps(_a_lease("node2", "Node")))
     with pytest.raises(KubectlError, match="only for cards that it attaches itself"):
-        lab.kubectl(*create, text=json.dumps(_a_lease("node1", "Controller")))
+        kubectl(*create, text=json.dumps(_a_lease("node1", "Controller")))
     with pytest.raises(KubectlError, match="only with the uid of its own node"):
-        lab.kubectl(*create, text=json.dumps(_a_lease("node1", "Node", uid="another")))
+        kubectl(*create, text=json.dumps(_a_lease("node1", "Node", uid="another")))
     with pytest.raises(KubectlError, match="phases Attaching, Attached and Releasing only"):
-        lab.kubectl(*create, text=json.dumps(_a_lease("node1", "Node", phase="Lost")))
-    lab.kubectl(*create, text=json.dumps(_a_lease("node1", "Node")))
+        kubectl(*create, text=json.dumps(_a_lease("node1", "Node", phase="Lost")))
+    kubectl(*create, text=json.dumps(_a_lease("node1", "Node")))
 
 
 def test_the_driver_of_one_node_gets_no_token_that_names_another(lab: Stage) -> None:
@@ -338,7 +340,12 @@ def test_the_driver_of_one_node_gets_no_token_that_names_another(lab: Stage) -> 
     ask = ("create", "token", f"{release.NAME}-remote", "-n", release.NAMESPACE, *mine)
     for bound in ((), ("--bound-object-kind=Pod", "--bound-object-name=anothers")):
         with pytest.raises(KubectlError, match="bound to its own pod only"):
-            lab.kubectl(*ask, *bound)
+            newest(lab)(*ask, *bound)
+
+
+def newest(stage: Stage) -> Kubectl:
+    """kubectl with --as-user-extra, which that of Kubernetes 1.34 has not."""
+    return Kubectl(program=str(build.build() / "kubectl"), kubeconfig=stage.kubectl.kubeconfig)
 
 
 def _a_lease(node: str, by: str, *, uid: str = "n", phase: str = "Attaching") -> Object:
