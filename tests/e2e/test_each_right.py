@@ -39,7 +39,17 @@ from tests.fakes.pool import FakePool
 from translate import asks, shape
 from webhook import keeper, watcher
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(900),
+    pytest.mark.needs(
+        "DRAConsumableCapacity",
+        "DRADeviceBindingConditions",
+        "DRADeviceTaintRules",
+        "DRADeviceTaints",
+        "DRAResourceClaimGranularStatusAuthorization",
+    ),
+]
 CLASS, WEBHOOK, POOL = "cut.example.com", "cut-elastic-gpu-webhook", "cut-pool"
 DRA, OURS, CORE = "resource.k8s.io", "elasticgpu.io", ""
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims"

@@ -21,7 +21,7 @@ from hack.kubectl import Kubectl
 from tests.e2e.manifests import CLASS, STAY, a_container, a_pod, a_template
 from tests.e2e.stage import Object, Stage, until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.needs("DRAConsumableCapacity")]
 SHARES = "streamed-share.example.com"
 ONE_CARD = "test $(ls /dev | grep -c '^nvidia[0-9]') = 1 && sleep 1"
 PARTS = {
