@@ -18,7 +18,7 @@ test: venv       ## everything, unit to end-to-end on the real cluster
 test-nightly: venv ## the comparisons with upstream's allocator and CEL, ten times as many cases
 	@$(VENV)/bin/python -m hack.test --hypothesis-profile=nightly tests/allocation tests/cel
 
-test-skew: ready venv ## the suite of whole cards, and all else that it can do, on each pinned Kubernetes
+test-skew: ready venv ## the end-to-end tests that an older one can pass, on each pinned Kubernetes
 	@$(VENV)/bin/python -m hack.skew
 
 check: venv      ## format, lint, types, layers, generated files
