@@ -163,12 +163,15 @@ class Chooser:
             if len(self._tables) > _TABLES:
                 self._tables.popitem(last=False)
         self._tables.move_to_end(key)
+        new = []  # first all of them: a text that cannot be judged must leave the table as it was
         for state in known.since(table.seen):
             if _enough(table.needed, state.cards):
                 ranked = self._rank(table, state, wishes, policy, room)
                 if ranked is not None:
-                    bisect.insort(table.ranked, (ranked[0], state.number))
-                    table.found[state.number] = (state, ranked[1])
+                    new.append((state, *ranked))
+        for state, rank, lead in new:
+            bisect.insort(table.ranked, (rank, state.number))
+            table.found[state.number] = (state, lead)
         table.seen = known.made
         return table
 

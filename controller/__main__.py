@@ -56,7 +56,7 @@ async def serve(api: apiserver.APIServer, given: settings.Settings) -> None:
     look = observer.Observer(api, watch, far)
     writer = reconciler.Reconciler(api, watch, series, _clock)
     record = recorder.Recorder(api, look, series, _clock)
-    announce = announcer.Announcer(api, look, lambda: far.intents.objects.values() if far else (), series, _clock)
+    announce = announcer.Announcer(api, look, lambda: far.picture.genuine if far else (), series, _clock)
     allocate = allocator.Allocator(
         api, watch, lambda: look.rules, announce.hear, series, _clock, datetime.timedelta(seconds=given.patience_s)
     )

@@ -36,6 +36,7 @@ _REST = 2
 """So many times as long as a turn took, nothing is done: a busy large cluster costs a third of a core, and no more."""
 _LONGEST_REST_S = 2.0
 _LOOK_AGAIN_S = 30.0
+_BREATH_S = 0.05
 _AVOID_S = 120.0
 """How long a node is left alone by a want whose allocation there was given back."""
 _USUAL_S = 300.0
@@ -166,7 +167,7 @@ class _Work:
             before=resource.timestamp(self._clock() - self._patience),
         )
         chosen: list[allotment.Allotment] = []
-        moment = asyncio.get_running_loop().time()
+        moment = breath = asyncio.get_running_loop().time()
         waiting = self._mirror.waiting()
         self._refused = {want.key: self._refused[want.key] for want in waiting if want.key in self._refused}
         for wants in _together(waiting):
@@ -180,6 +181,11 @@ class _Work:
                     self._refused.pop(found.want.key, None)
                 else:
                     self._refused[found.want.key] = found
+            if asyncio.get_running_loop().time() > breath + _BREATH_S:
+                await asyncio.sleep(
+                    0
+                )  # why not, told of many shapes in a large cluster, takes longer than a probe waits
+                breath = asyncio.get_running_loop().time()
             if len(chosen) >= _MOST:
                 self._stale.set()
                 break

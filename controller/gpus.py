@@ -46,10 +46,11 @@ class GPU:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apply:
-    """The object `of` brought to what is wanted; made where it is not there."""
+    """The object `of` brought to what is wanted; made where it is not there. `card`: what it shows, if that is there."""
 
     of: str
     body: dict[str, Any]
+    card: picture.Card | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +97,7 @@ def turn(
             continue
         before = shown.status if shown is not None else None
         if (wanted := _status(card, before, at)) != before:
-            yield Apply(of=name, body=_body(name, wanted))
+            yield Apply(of=name, body=_body(name, wanted), card=card)
         elif shown is not None:
             agreed[shown] = card
     if len(agreed) > len(found):

@@ -21,7 +21,7 @@ from explain import reasons
 from view import join, picture, problems, totals
 
 _WRITES = ("Create", "Change", "Delete", "Report", "Apply", "Remove", "Event", "TemplateCreate", "TemplateDelete")
-_ACTIONS = ("Intend", "Attach", "Move", "Tell", "Detach", "Forget")
+_ACTIONS = ("Intend", "Attach", "Move", "Tell", "Detach", "Verify", "Forget")
 _OUTCOMES = ("done", "conflict", "refused", "failed")
 _PREFIX = names.METRIC_PREFIX + "controller_"
 _SEEN = tuple(kind for kind in problems.Kind if kind not in (problems.Kind.CLASS_NOT_READY, problems.Kind.CLASS_EMPTY))

@@ -26,6 +26,8 @@ from poolclient import connection
 _RENEW_S = 60.0
 _FIRST_REST_S = 0.2
 _LONGEST_REST_S = 10.0
+_LOOKS = 8
+"""At how many claims and their pods at once: after a change of the leader all are looked at."""
 _IDLE_S = 5.0
 """Without news things are looked at all the same: deadlines pass silently."""
 _log = structlog.get_logger("poolkeeper")
@@ -61,6 +63,7 @@ class PoolKeeper:
         self._asked: set[str] = set()
         self._over: set[str] = set()
         self._borne: dict[str, str] = {}
+        self._looking = asyncio.Semaphore(_LOOKS)
         self._flying: dict[str, asyncio.Task[None]] = {}
         self._rests: dict[str, tuple[float, float]] = {}
         self._listings = 0
@@ -264,7 +267,8 @@ class PoolKeeper:
             case leases.Detach():
                 await self._detach(action)
             case leases.Verify(intent=intent, claim=claim):
-                self._borne[intent.spec.key] = await self._unbelievable(intent, claim)
+                async with self._looking:
+                    self._borne[intent.spec.key] = await self._unbelievable(intent, claim)
             case leases.Forget(intent=intent):
                 await self._patch(intent, {"metadata": {"finalizers": None}})
                 await self._api.delete(f"{remote.LEASES}/{intent.name}", uid=intent.uid)
@@ -291,8 +295,13 @@ class PoolKeeper:
             return f"claim {claim} is gone"
         users = (current.get("status") or {}).get("reservedFor") or ()
         path, node = f"/api/v1/namespaces/{claim.namespace}/pods", intent.spec.node.name
-        found = await self._api.list_page(path, fieldSelector=f"spec.nodeName={node}")
-        there = {pod["metadata"]["uid"] for pod in found.objects}
+        there, following = set(), ""
+        while True:
+            found = await self._api.list_page(path, following=following, fieldSelector=f"spec.nodeName={node}")
+            there |= {pod["metadata"]["uid"] for pod in found.objects}
+            following = found.following
+            if not following:
+                break
         used = any(user["uid"] in there for user in users)
         return "" if used else f"no pod on node {node} has claim {claim}"
 

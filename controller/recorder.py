@@ -8,8 +8,9 @@ failed is decided anew after a growing pause.
 
 import asyncio
 import datetime
+import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -66,11 +67,12 @@ class Recorder:
         done = True
         for start in range(0, len(writes), _AT_ONCE):
             batch = writes[start : start + _AT_ONCE]
-            outcomes = await asyncio.gather(*map(self._perform, batch), asyncio.sleep(len(batch) / _PER_S))
+            act = functools.partial(self._perform, now.gpus)
+            outcomes = await asyncio.gather(*map(act, batch), asyncio.sleep(len(batch) / _PER_S))
             done = done and False not in outcomes
         return done
 
-    async def _perform(self, write: gpus.Write) -> bool:
+    async def _perform(self, found: Mapping[str, gpus.GPU], write: gpus.Write) -> bool:
         path = f"{gpus.PATH}/{write.of}"
         try:
             match write:
@@ -80,6 +82,9 @@ class Recorder:
                 case gpus.Remove():
                     await self._api.delete(path, uid=write.uid)
             outcome = "done"
+            if isinstance(write, gpus.Apply) and write.card is not None and write.of in found:
+                # an object that stays as it was keeps no more of it, with older CRDs: others have their turn
+                self._agreed[found[write.of]] = write.card
         except errors.Conflict:
             outcome = "conflict"
         except errors.ElasticGPUError as error:

@@ -19,10 +19,11 @@ _NODES = "/api/v1/nodes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """By the name of the pool: who holds what, and what is meant, as far as it is genuine. `meant`: the keys of all intents."""
+    """By the name of the pool: who holds what, and what is meant, as far as it is genuine. `genuine`: of all pools; `meant`: their keys."""
 
     claims: Mapping[str, tuple[remote.Claim, ...]] = field(default_factory=dict)
     intents: Mapping[str, tuple[remote.Intent, ...]] = field(default_factory=dict)
+    genuine: tuple[remote.Intent, ...] = ()
     meant: frozenset[str] = frozenset()
 
 
@@ -30,8 +31,8 @@ class RemoteWatcher:
     def __init__(self, api: apiserver.APIServer) -> None:
         self.pools = informer.Informer(api, remote.POOLS, project=remote.pool)
         self.intents = informer.Informer(api, remote.LEASES, project=remote.intent)
-        self.claims = informer.Informer(api, _CLAIMS, project=remote.claim)
-        self.nodes = informer.Informer(api, _NODES, project=remote.node)
+        self.claims = informer.Informer(api, _CLAIMS, project=remote.claim, quiet=True)
+        self.nodes = informer.Informer(api, _NODES, project=remote.node, quiet=True)
         self._all: tuple[informer.Informer[Any], ...] = (self.pools, self.intents, self.claims, self.nodes)
         self._listeners: set[asyncio.Event] = set()
         self._picture: Picture | None = None
@@ -75,6 +76,7 @@ class RemoteWatcher:
             self._picture = Picture(
                 claims={pool: tuple(found) for pool, found in claims.items()},
                 intents={pool: tuple(found) for pool, found in intents.items()},
+                genuine=tuple(genuine),
                 meant=frozenset(intent.spec.key for intent in genuine),
             )
         return self._picture

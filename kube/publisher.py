@@ -51,6 +51,7 @@ class Publisher:
         self._on_dropped = on_dropped
         self._begin = begin
         self._informer = informer.Informer(api, slices.PATH, project=slices.seen, field_selector=scope.selector)
+        self._given: tuple[resource.Pool, ...] | None = None
         self._wanted: tuple[resource.Pool, ...] | None = None
         self._published: tuple[resource.Pool, ...] | None = None
         self._wake = asyncio.Event()
@@ -64,6 +65,9 @@ class Publisher:
 
     def want(self, pools: tuple[resource.Pool, ...]) -> None:
         """The pools from now on; the latest call wins. What the API server would refuse is left out and logged."""
+        if pools == self._given:
+            return
+        self._given = pools
         results = [limits.checked(pool) for pool in pools]
         wanted = tuple(pool for pool, _ in results)
         if wanted == self._wanted:

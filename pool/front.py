@@ -166,17 +166,23 @@ class Front:
         else:
             await self._to_api(who.cluster, outside, known, certificate.get("notAfter"))
 
-    def _admitted(self, whose: str, writer: asyncio.StreamWriter) -> set[asyncio.StreamWriter]:
+    def _admitted(self, whose: str, writer: asyncio.StreamWriter) -> None:
         held = self._open.setdefault(whose, set())
         if len(held - {writer}) >= _CONNECTIONS:
             raise errors.Conflict(f"{whose} has {_CONNECTIONS} connections already; close some")
         held.add(writer)
-        return held
+
+    def _close(self, writer: asyncio.StreamWriter) -> None:
+        """Whoever has no connection left is not remembered: nodes come and go."""
+        for whose, held in tuple(self._open.items()):
+            held.discard(writer)
+            if not held:
+                del self._open[whose]
 
     async def _to_server(self, who: credentials.Bearer, outside: Streams, known: Known) -> None:
         server = self._admit(who)
         known()
-        held = self._admitted(who.lease, outside[1])
+        self._admitted(who.lease, outside[1])
         try:
             inside = await server.connect()
             try:
@@ -185,7 +191,7 @@ class Front:
             finally:
                 inside[1].transport.abort()
         finally:
-            held.discard(outside[1])
+            self._close(outside[1])
 
     async def _to_api(self, cluster: str, outside: Streams, known: Known, until: str | None) -> None:
         """The name of our end tells the API who calls."""
@@ -212,8 +218,7 @@ class Front:
             _log.info("a controller's certificate has run out", cluster=cluster)
         finally:
             del self._callers[name]
-            for held in self._open.values():
-                held.discard(outside[1])
+            self._close(outside[1])
             inside[1].transport.abort()
 
 

@@ -194,3 +194,20 @@ def test_what_was_found_for_one_request_is_not_taken_for_another_of_the_same_cla
             assert found is not None
             assert [pick.option.name for of in found.picks for pick in of] == ["card", "listed/b"]
             take(known, str(number), found)
+
+
+def test_a_text_that_fails_on_some_cards_leaves_nothing_behind_when_they_go() -> None:
+    known = a_cluster(2)
+    strange = crowd.slice_(2)
+    for device in strange["spec"]["devices"]:
+        del device["attributes"]["productName"]
+    known.put_slice(devices.slice_(strange))
+    chooser = choice.Chooser(known)
+    for _ in range(3):
+        with pytest.raises(errors.Invalid):
+            chooser.choose([QUARTER], Policy.SPREAD, anywhere)
+    known.drop_slice(strange["metadata"]["name"])
+    for number in range(3):
+        found = chooser.choose([QUARTER], Policy.SPREAD, anywhere)
+        assert found is not None
+        take(known, str(number), found)

@@ -93,6 +93,24 @@ async def test_a_change_by_hand_is_undone(server: FakeAPIServer, tmp_path: Path)
         await server.until(lambda: shown(server, 1)["state"] == "Free", within_s=15)
 
 
+async def test_an_object_that_keeps_less_than_was_written_is_let_be_until_its_card_changes(
+    server: FakeAPIServer, tmp_path: Path
+) -> None:
+    """With CRDs of an older version; else the same cards were written for ever, and others never."""
+    server.drops("elasticgpus:status.place")
+    put(server, a_slice(a_card(1), a_card(2)))
+    async with running(server, tmp_path):
+        for number in range(3):
+            claim = f"c{number}"
+            put(server, a_claim(claim, a_result(1), pods=("pod",)), a_pod(claim=claim))
+            await server.until(lambda: shown(server, 1).get("heldBy") == "ml/pod", within_s=15)
+            server.remove(f"/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims/{claim}")
+            await server.until(lambda: shown(server, 1).get("state") == "Free", within_s=15)
+        assert shown(server, 2)["state"] == "Free"
+        assert "place" not in shown(server, 2)
+    assert server.count("PATCH", f"{GPUS}/{name_of(2)}") <= 2
+
+
 async def test_without_the_right_to_list_claims_nothing_is_written_and_classes_go_on(
     server: FakeAPIServer, tmp_path: Path
 ) -> None:

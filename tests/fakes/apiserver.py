@@ -206,7 +206,7 @@ class FakeAPIServer:
         self._tell()
 
     def drops(self, *paths: str) -> None:
-        """Fields of a spec that this server does not know: `devices.taints`, or `deviceclasses:...` of one kind."""
+        """Fields of a spec that this server does not know: `devices.taints`, or `deviceclasses:...` of one kind; `status....`."""
         self.store.drops = paths
 
     def compact(self) -> None:

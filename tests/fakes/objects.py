@@ -51,7 +51,8 @@ class Store:
         for given in self.drops:
             resource, _, path = given.rpartition(":")
             if place.collection.endswith(resource):
-                drop(new.get("spec"), path.split("."))
+                whole = path if path.startswith("status.") else f"spec.{path}"
+                drop(new, whole.split("."))
         meta = new.setdefault("metadata", {})
         devices = (new.get("spec") or {}).get("devices")  # a slice's are a list, a claim's an object
         for taint in (t for d in devices for t in d.get("taints") or ()) if isinstance(devices, list) else ():

@@ -4,6 +4,7 @@ A controller that is left and begun anew is a crash: nothing of it stays in memo
 allocated devices.
 """
 
+import asyncio
 import datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import pytest
 from api import lease, names
 from api import remote as kinds
 from api.protos import pool_v1alpha1_pb2 as wire
+from controller import remotewatcher
 from driver.remote import poolapi as node_poolapi
+from kube import apiserver
 from tests.fakes.pool import FakePool
 from tests.fakes.remotes import CLAIMS, CLUSTER_UID, LEASES, Cluster, a_cluster
 
@@ -695,3 +698,20 @@ async def test_a_keeper_that_fails_costs_no_other_and_is_begun_anew(tmp_path: Pa
             cluster.deallocate("a")
             await cluster.until(lambda: len(cluster.taints("bad")) == 2)
             assert bad.count_of("Attach") == 0
+
+
+async def test_a_heartbeat_of_a_node_wakes_nobody(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, apiserver.APIServer.connect(cluster.server.kubeconfig(tmp_path)) as api:
+        watch = remotewatcher.RemoteWatcher(api)
+        task = asyncio.create_task(watch.run())
+        await watch.synced()
+        await cluster.until(lambda: cluster.server.watching == 4)
+        before = watch.nodes.version
+        heartbeat = {"type": "MemoryPressure", "status": "False", "lastHeartbeatTime": "2026-01-01T00:05:00Z"}
+        node = cluster.server.get("/api/v1/nodes/node1") or {}
+        node["status"]["conditions"].append(heartbeat)
+        cluster.server.put("/api/v1/nodes/node1", node)
+        cluster.add_node("node7")
+        assert await watch.nodes.changed(before) == before + 1
+        assert "node7" in watch.nodes.objects
+        task.cancel()
