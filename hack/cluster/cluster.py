@@ -1,7 +1,8 @@
 """An instance of a real Kubernetes on this machine, as the demo, the tests and the benchmarks hold it in their hands."""
 
+import contextlib
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent import futures
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from hack.cluster import (
     addresses,
     build,
+    commands,
     controlplane,
     guests,
     lifecycle,
@@ -19,6 +21,8 @@ from hack.cluster import (
     requirements,
     state,
 )
+
+_CUT, _OUTWARD = "egpu-cut", ("output", "forward")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +129,18 @@ class Cluster:
         """Killed, with all that it has in memory, and started."""
         processes.stop(self.instance.directory, controlplane.SCHEDULER, by=signal.SIGKILL)
         controlplane.start(self.instance, controlplane.SCHEDULER)
+
+    @contextlib.contextmanager
+    def without_apiserver(self, node: str) -> Iterator[None]:
+        """What the node and its pods send to the control plane is swallowed; all their other ways stay open."""
+        inside = processes.entering(nodes.keeper(self.instance, self.instance.node(node)), mounts=False)
+        there = self.instance.addresses.control_plane
+        chains = (f"chain {hook} {{ type filter hook {hook} priority 0; ip daddr {there} drop; }}" for hook in _OUTWARD)
+        commands.run(*inside, "nft", "-f", "-", text="\n".join((f"table inet {_CUT} {{", *chains, "}\n")))
+        try:
+            yield
+        finally:
+            commands.run(*inside, "nft", "delete", "table", "inet", _CUT)
 
     def _stop(self, node: str, program: str) -> None:
         processes.stop(self.instance.directory, nodes.program_name(self.instance.node(node), program))

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import yaml
+
 from hack import release
 from hack.cluster import Cluster
 from hack.kubectl import Kubectl, KubectlError
@@ -66,6 +68,18 @@ class Stage:
     def get(self, kind: str, name: str) -> Object:
         found: Object = json.loads(self("get", kind, name, "-o", "json"))
         return found
+
+    def acting(self, account: str, pod: Object, folder: Path) -> Kubectl:
+        """kubectl with the token of an account of ours that this pod holds."""
+        meta = pod["metadata"]
+        bound = ("--bound-object-kind=Pod", f"--bound-object-name={meta['name']}", f"--bound-object-uid={meta['uid']}")
+        token = self.kubectl("-n", release.NAMESPACE, "create", "token", account, *bound)
+        config = yaml.safe_load(self.kubectl.kubeconfig.read_text())
+        for user in config["users"]:
+            user["user"] = {"token": token}
+        path = folder / "kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        return Kubectl(program=self.kubectl.program, kubeconfig=path)
 
     def delete(self, kind: str, name: str, *more: str) -> None:
         self("delete", kind, name, "--timeout=60s", *(more or ("--grace-period=1",) if kind == "pod" else more))

@@ -1,6 +1,8 @@
 """Cards that are given to the controller: kube-scheduler stays away, the controller chooses, the pods run."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from tests.e2e.stage import Object, Stage, until
 pytestmark = [pytest.mark.e2e, pytest.mark.needs("DRAConsumableCapacity", "DRADeviceTaints")]
 EXAMPLE = release.ROOT / "examples/controller-allocated"
 CLASS = "packed-share.example.com"
+Egpu = Callable[..., Any]
 
 
 @pytest.fixture
@@ -63,6 +66,17 @@ def test_a_claim_that_tolerates_every_taint_gets_no_card_that_is_given_to_the_co
 def test_a_claim_that_can_never_fit_says_so_in_an_event(given: Stage) -> None:
     given.create(a_claim("huge", [_share(memory="900Gi")]), a_pod("huge", claim="huge"))
     given.event("it would not fit either")
+
+
+def test_fit_and_explain_know_the_cards_that_are_given_to_the_controller(given: Stage, egpu: Egpu) -> None:
+    room = egpu("fit", "--class", CLASS, "--cores", "50", "--memory", "8Gi")["fits"]
+    assert room > 0
+    given.start(a_claim("half", [_share()]), a_pod("half", claim="half"))
+    assert egpu("fit", "--class", CLASS, "--cores", "50", "--memory", "8Gi")["fits"] == room - 1
+    given.create(a_claim("huge", [_share(memory="900Gi")]), a_pod("huge", claim="huge"))
+    told = egpu("explain", "pod/huge", "-n", given.namespace)
+    assert (told["verdict"], told["reason"]) == ("DoesNotFit", "TooSmall")
+    given.event(re.escape(told["funnels"][0]["groups"][0]["text"]))
 
 
 def test_a_claim_is_freed_with_its_pod_and_its_card_is_given_again(given: Stage) -> None:

@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
+from api import lease as rules
 from hack import release
 from hack.cluster import Cluster, build, cards, cgroups
 from hack.kubectl import Kubectl, KubectlError
 from tests.e2e import agents, manifests
 from tests.e2e.manifests import a_container, a_pod, a_request, a_template
 from tests.e2e.stage import Object, Stage, until
+from tests.fakes import secrets
 
 pytestmark = pytest.mark.e2e
 CLASS = "simulation.elasticgpu.io"
@@ -68,8 +70,9 @@ def agent(
 
 @pytest.fixture
 def lab(agent: agents.Agent, stage: Stage) -> Iterator[Stage]:
-    """Whatever a test did, at its end nobody holds a card."""
+    """Whatever a test did, no secret is written by then, and at its end nobody holds a card."""
     yield stage
+    _no_secret(stage)
     stage("delete", "pods", "--all", "--grace-period=1", "--timeout=120s")
     until("no lease is left", lambda: not stage.kubectl.objects("remoteleases"), 120)
 
@@ -279,44 +282,6 @@ def test_row_20_a_pod_deleted_by_force_holds_no_card(lab: Stage) -> None:
     lab.start(a_remote_pod("next"))
 
 
-def test_no_secret_is_in_any_object_variable_cdi_file_or_log(lab: Stage) -> None:
-    lab.create(a_far_template(), a_remote_pod("pod"))
-    lab.ready("pod")
-    uid = lab.claim_of("pod")["metadata"]["uid"]
-    key = lab.cluster.host_path("node2", f"/run/elastic-gpu/remote/{uid}/card/tls.key").read_text()
-    kinds = "resourceclaims,pods,events,configmaps,remoteleases,remotepools,resourceslices"
-    texts = {
-        "objects": lab.kubectl("get", kinds, "-A", "-o", "yaml"),
-        "environment": lab.inside("pod", "env"),
-        "cdi": "".join(
-            path.read_text() for path in lab.cluster.host_path("node2", "/var/run/cdi").iterdir() if uid in path.name
-        ),
-        "records": "".join(
-            path.read_text()
-            for path in lab.cluster.host_path(
-                "node2", "/var/lib/kubelet/plugins/remote.gpu.elasticgpu.io/claims"
-            ).iterdir()
-        ),
-        "logs": lab.kubectl(
-            *(
-                "-n",
-                release.NAMESPACE,
-                "logs",
-                "--tail=-1",
-                "-l",
-                "app.kubernetes.io/name=elastic-gpu",
-                "--ignore-errors",
-            )
-        ),
-    }
-    assert texts["cdi"]
-    for where, text in texts.items():
-        assert key.splitlines()[1] not in text, where
-        assert "PRIVATE KEY" not in text, where
-        assert "eyJhbGciOi" not in text, where  # how every ServiceAccount token begins
-    assert base64.b64encode(key.encode()).decode() not in texts["objects"]
-
-
 def test_the_policy_keeps_one_nodes_driver_from_anothers_leases(lab: Stage) -> None:
     account = f"system:serviceaccount:{release.NAMESPACE}:{release.NAME}-remote"
     extra = "--as-user-extra=authentication.kubernetes.io"
@@ -346,6 +311,66 @@ def test_the_driver_of_one_node_gets_no_token_that_names_another(lab: Stage) -> 
 def newest(stage: Stage) -> Kubectl:
     """kubectl with --as-user-extra, which that of Kubernetes 1.34 has not."""
     return Kubectl(program=str(build.build() / "kubectl"), kubeconfig=stage.kubectl.kubeconfig)
+
+
+@pytest.mark.needs("DRADeviceTaints")
+def test_a_nodes_own_token_makes_no_lease_of_another_nodes_claim(lab: Stage, tmp_path: Path) -> None:
+    """As it is where the server has no binding conditions: the claim's allocation has none, and its pod is on node2."""
+    plain = {"resourceClaims": [], "containers": [a_container(claims=())]}
+    lab.start(a_pod("holder", **plain, nodeSelector={"kubernetes.io/hostname": "node2"}))
+    [free] = [one["name"] for one in _devices(lab.kubectl) if one["name"].endswith("lab0000")]
+    lab.create(manifests.a_claim("plain", [a_request("card", deviceClassName=CLASS)]))
+    result = {"request": "card", "driver": "remote.gpu.elasticgpu.io", "pool": "lab", "device": free}
+    user = {"resource": "pods", "name": "holder", "uid": lab.get("pod", "holder")["metadata"]["uid"]}
+    status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [user]}
+    patch = ("patch", "resourceclaim", "plain", "--subresource=status", "--type=merge", "-p")
+    lab(*patch, json.dumps({"status": status}))
+    on_node1 = ("-l", "app.kubernetes.io/component=remote", "--field-selector=spec.nodeName=node1")
+    [pod] = lab.kubectl.objects("pods", "-n", release.NAMESPACE, *on_node1)
+    node1 = lab.acting(f"{release.NAME}-remote", pod, tmp_path)
+    claim = lab.get("resourceclaim", "plain")["metadata"]
+    uid = lab.kubectl.objects("nodes", "--field-selector=metadata.name=node1")[0]["metadata"]["uid"]
+    cluster = json.loads(lab.kubectl("get", "namespace", "kube-system", "-o", "json"))["metadata"]["uid"]
+    named = {"pool": "lab", "device": free, "share_id": "", "node_uid": uid, "epoch": "e"}
+    key = rules.key(cluster_uid=cluster, claim_uid=claim["uid"], driver="remote.gpu.elasticgpu.io", **named)
+    forged = _a_lease("node1", "Node", uid=uid, phase="Attached")
+    forged["metadata"] = {"name": f"lease-{key[:32]}", "finalizers": ["elasticgpu.io/lease"]}
+    forged["spec"] |= {"key": key, "device": free}
+    forged["spec"]["claim"] = {"namespace": claim["namespace"], "name": "plain", "uid": claim["uid"]}
+    node1("create", "-f", "-", text=json.dumps(forged))
+    until("it was given back", lambda: not lab.kubectl.objects("remoteleases"), 60)
+    assert not any(one.get("taints") for one in _devices(lab.kubectl) if one["name"] == free)
+    lab.delete("pod", "holder")
+    lab("delete", "resourceclaim", "plain")
+
+
+@pytest.mark.needs("DRADeviceBindingConditions")
+def test_row_26_a_node_without_the_api_server_computes_on_until_it_is_fenced(lab: Stage, agent: agents.Agent) -> None:
+    """The replacement has another lease; the old one ends when an admin says that the node is out of service."""
+    lab.create(a_far_template(), a_remote_pod("pod"))
+    lab.ready("pod")
+    [old] = lab.kubectl.objects("remoteleases")
+    uid = lab.claim_of("pod")["metadata"]["uid"]
+    folder = lab.cluster.host_path("node2", f"/run/elastic-gpu/remote/{uid}/card")
+    credential = {name: (folder / name).read_bytes() for name in ("tls.pem", "ca.crt")}
+    fence = ("node", "node2", "node.kubernetes.io/out-of-service")
+    with lab.cluster.without_apiserver("node2"):
+        lab.kubectl("wait", "--for=condition=Ready=Unknown", "node/node2", "--timeout=180s")
+        lab.start(a_remote_pod("replacement", node="node1"))
+        assert len({one["spec"]["key"] for one in lab.kubectl.objects("remoteleases")}) == 2
+        assert _spoken(agent.endpoint, credential)
+        lab.kubectl("taint", *fence[:2], f"{fence[2]}=nodeshutdown:NoExecute")
+        gone = lambda: old["spec"]["key"] not in {one["spec"]["key"] for one in lab.kubectl.objects("remoteleases")}  # noqa: E731
+        until("the old lease is over", gone, 60)
+        with pytest.raises((ssl.SSLError, OSError)):
+            _spoken(agent.endpoint, credential)
+        assert _phases(lab.kubectl) == ["Attached"]
+        lab.kubectl("taint", *fence[:2], f"{fence[2]}-")
+    lab.kubectl("wait", "--for=condition=Ready", "node/node2", "--timeout=180s")
+    for component in ("node", "remote"):
+        lab.kubectl(
+            "-n", release.NAMESPACE, "rollout", "status", f"daemonset/{release.NAME}-{component}", "--timeout=180s"
+        )
 
 
 def _a_lease(node: str, by: str, *, uid: str = "n", phase: str = "Attaching") -> Object:
@@ -391,6 +416,27 @@ def test_how_long_it_takes_from_attach_to_bound(lab: Stage) -> None:
         lab.delete("pod", name)
     lab.kubectl("annotate", "namespace", lab.namespace, f"elasticgpu.io/attach-to-bound={sorted(times)}")
     assert statistics.median(times) < 60  # hanging is a failure, speed is the benchmark's
+
+
+def _no_secret(stage: Stage) -> None:
+    """In no object, variable, CDI file, record or log of both nodes; the keys that lie on them are known one by one."""
+    kinds = "resourceclaims,pods,events,configmaps,remoteleases,remotepools,resourceslices"
+    logs = ("-n", release.NAMESPACE, "logs", "--tail=-1", "-l", "app.kubernetes.io/name=elastic-gpu", "--ignore-errors")
+    texts = {
+        "objects": stage.kubectl("get", kinds, "-A", "-o", "yaml"),
+        "logs": stage.kubectl(*logs, "--max-log-requests=20"),
+    }
+    keys: list[str] = []
+    for node in stage.cluster.nodes:
+        for where in ("/var/run/cdi", "/var/lib/kubelet/plugins/remote.gpu.elasticgpu.io/claims"):
+            for path in stage.cluster.host_path(node, where).glob("*"):
+                texts[f"{node}: {path.name}"] = path.read_text()
+        held = stage.cluster.host_path(node, "/run/elastic-gpu/remote").rglob("tls.key")
+        keys += [line for path in held for line in path.read_text().splitlines()[1:-1]]
+    for pod in stage.kubectl.objects("pods", "-n", stage.namespace):
+        if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]:
+            texts["variables"] = stage.inside(pod["metadata"]["name"], "env")
+    secrets.none_in(texts, *keys, *(base64.b64encode(key.encode()).decode() for key in keys))
 
 
 def _devices(kubectl: Kubectl) -> list[Object]:

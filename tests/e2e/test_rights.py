@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from hack import release
 from hack.kubectl import Kubectl, KubectlError
@@ -18,15 +17,7 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture
 def driver(stage: Stage, tmp_path: Path) -> Kubectl:
     """kubectl as the driver on node1."""
-    pod = stage.driver_pods("node1")[0]["metadata"]
-    bound = ("--bound-object-kind=Pod", f"--bound-object-name={pod['name']}", f"--bound-object-uid={pod['uid']}")
-    token = stage.kubectl("-n", release.NAMESPACE, "create", "token", f"{release.NAME}-node", *bound)
-    config = yaml.safe_load(stage.kubectl.kubeconfig.read_text())
-    for user in config["users"]:
-        user["user"] = {"token": token}
-    path = tmp_path / "kubeconfig"
-    path.write_text(yaml.safe_dump(config))
-    return Kubectl(program=stage.kubectl.program, kubeconfig=path)
+    return stage.acting(f"{release.NAME}-node", stage.driver_pods("node1")[0], tmp_path)
 
 
 @pytest.fixture
