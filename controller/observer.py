@@ -81,6 +81,8 @@ class Observer:
         self._rules = informer.Informer(api, retention.RULES, project=reader.taint_rule)
         self._no_rules = False
         self._stale = asyncio.Event()
+        self._outdated = True
+        """Something has changed that the picture shows; it shows no ElasticGPU."""
         self._ledger = ledger.Ledger()
         nothing = self._seen()
         self._latest = Scene(number=0, seen=nothing, view=join.View(nothing), gpus=None)
@@ -99,9 +101,12 @@ class Observer:
             while True:
                 await self._stale.wait()
                 self._stale.clear()
-                started, seen = asyncio.get_running_loop().time(), self._seen()
+                started = asyncio.get_running_loop().time()
                 found = dict(self._gpus.objects) if self._gpus.synced.is_set() else None
-                view = await asyncio.to_thread(self._ledger.view, seen)
+                seen, view = self._latest.seen, self._latest.view
+                if self._outdated:
+                    self._outdated, seen = False, self._seen()
+                    view = await asyncio.to_thread(self._ledger.view, seen)
                 now = Scene(number=self._latest.number + 1, seen=seen, view=view, gpus=found)
                 took_s = asyncio.get_running_loop().time() - started
                 show(now)
@@ -153,12 +158,14 @@ class Observer:
             await self._rules.run()
         self._no_rules = True
         self._rules.tried.set()
+        self._outdated = True
         self._stale.set()
 
     async def _note_changes(self, kept: informer.Informer[Any]) -> None:
         seen = 0
         while True:
             seen = await kept.changed(seen)
+            self._outdated |= kept is not self._gpus
             self._stale.set()
 
 

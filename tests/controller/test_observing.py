@@ -145,6 +145,30 @@ async def test_the_first_picture_waits_for_what_is_being_listed_and_for_nothing_
     assert first.pods.unknown == "not listed yet"
 
 
+async def test_an_object_that_was_written_makes_no_new_picture(server: FakeAPIServer, tmp_path: Path) -> None:
+    """They are written a hundred a second while a large cluster comes up."""
+    put(server, a_slice(a_card(1)), a_node(), a_driver())
+    seen: list[observer.Scene] = []
+    async with apiserver.APIServer.connect(server.kubeconfig(tmp_path)) as api, asyncio.TaskGroup() as group:
+        watch = watcher.Watcher(api)
+        look = observer.Observer(api, watch)
+        tasks = [group.create_task(watch.run(lambda _: None)), group.create_task(look.run(seen.append))]
+        await server.until(lambda: server.watching == 8, within_s=30)
+        before, last = None, await look.newer(0, within_s=30)
+        while last is not before:  # until nothing is new
+            before, last = last, await look.newer(last.number, within_s=3)
+        server.put(f"{GPUS}/{name_of(1)}", {})
+        after = await look.newer(before.number, within_s=30)
+        while not after.gpus:
+            after = await look.newer(after.number, within_s=30)
+        put(server, a_slice(a_card(1), a_card(2)))
+        last = await look.newer(after.number, within_s=30)
+        for task in tasks:
+            task.cancel()
+    assert after.view is before.view
+    assert last.view is not after.view
+
+
 async def test_the_sums_are_series_and_nothing_unknown_is_0(server: FakeAPIServer, tmp_path: Path) -> None:
     put(server, a_slice(a_card(1), a_card(2)), a_claim("c", a_result(1)), a_node(), a_driver())
     with socket.create_server(("127.0.0.1", 0)) as probe:
