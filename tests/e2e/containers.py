@@ -95,6 +95,8 @@ class Host:
                 await asyncio.sleep(0.1)
         await self._call("tasks", "delete", self._name)
         await self._call("containers", "delete", self._name)
+        with contextlib.suppress(AssertionError):  # it is gone with the container's network, sooner or later
+            await run("ip", "link", "delete", self._device)
 
     @contextlib.asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
