@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
+_ENDING_S = 2.0
 hypothesis.settings.register_profile("nightly", max_examples=1000, deadline=None)
 
 
@@ -29,8 +30,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
     outcome = yield
     runner = pyfuncitem.funcargs.get("_function_scoped_runner")
     if runner is not None:
-        tasks = asyncio.all_tasks(runner.get_loop())
+        loop = runner.get_loop()
         # an aiohttp server keeps a task for each connection; its fixture ends it after this check
-        left = [task.get_name() for task in tasks if "RequestHandler.start" not in repr(task)]
-        assert not left, f"tasks left running: {left}"
+        tasks = [task for task in asyncio.all_tasks(loop) if "RequestHandler.start" not in repr(task)]
+        if tasks:  # what was told to end may need a few turns of the loop to do so, as a stream of gRPC does
+            _, running = loop.run_until_complete(asyncio.wait(tasks, timeout=_ENDING_S))
+            left = [repr(task) for task in running]
+            assert not left, f"tasks left running: {left}"
     return outcome

@@ -203,7 +203,8 @@ async def test_an_update_that_stops_an_instance_in_the_middle_of_a_prepare_costs
                 old.send_signal(signal.SIGTERM)
                 assert await asyncio.wait_for(old.wait(), 30) == 0
                 (outcome,) = await asyncio.gather(call, return_exceptions=True)
-                assert isinstance(outcome, Exception) == ("black_hole" in fault), outcome
+                # a kubelet drops the connection of a plugin that leaves, so that an answer in time may come or be lost
+                assert isinstance(outcome, Exception) or "black_hole" not in fault, outcome
                 plugin = await setup.kubelet.plugin(names.LOCAL_DRIVER, instances=1)
                 (device,) = await plugin.prepared(ref)
                 assert device.device_name == setup.machine.device(0)
