@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from hack import release
+from hack.cluster import paths
 from tests.e2e.manifests import a_pod, a_template
 from tests.e2e.stage import Stage, until
 from tests.e2e.test_view import card_of
@@ -33,7 +34,7 @@ def look(stage: Stage) -> Iterator[Look]:
         f"deployment/{release.NAME}-controller",
         ":8081",
     ]
-    environment = {"KUBECONFIG": str(stage.kubectl.kubeconfig)}
+    environment = paths.environment(KUBECONFIG=str(stage.kubectl.kubeconfig))  # without HOME it would keep files here
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     found = re.search(r"127\.0\.0\.1:(\d+)", process.stdout.readline())
