@@ -13,6 +13,7 @@ Who is refused now, and why, is handed on after each turn, for the announcer to 
 import asyncio
 import contextlib
 import datetime
+import functools
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -63,13 +64,9 @@ class Allocator:
         clock: Callable[[], datetime.datetime],
         patience: datetime.timedelta,
     ) -> None:
-        self._api = api
         self._watch = watch
-        self._rules = rules
         self._tell = tell
-        self._series = series
-        self._clock = clock
-        self._patience = patience
+        self._begun = functools.partial(_Work, api, watch, rules, tell, series, clock, patience)
 
     async def run(self) -> None:
         """Works until it is cancelled."""
@@ -78,9 +75,8 @@ class Allocator:
             now = await self._watch.newer(seen, within_s=_LOOK_AGAIN_S)
             seen = now.number
             if _asked(now):
-                work = _Work(self._api, self._watch, self._rules, self._tell, self._series, self._clock, self._patience)
                 try:
-                    await work.run()
+                    await self._begun().run()
                 finally:
                     self._tell(())
 

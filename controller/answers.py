@@ -42,7 +42,8 @@ class Answers:
         if kind not in _KINDS or not seen.sees(namespace):
             return None
         word, path = _KINDS[kind]
-        items = await apilists.all_of(self._api, path.format(namespace), fieldSelector=f"metadata.name={name}")
+        chosen = self._api.each(path.format(namespace), fieldSelector=f"metadata.name={name}")
+        items = [item async for item in chosen]
         if not items:
             return None
         item = {**items[0], "kind": word}

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from api import errors
 from kube import apiserver
 
@@ -34,26 +32,9 @@ async def gather(api: apiserver.APIServer) -> tuple[dict[str, list[JSON]], dict[
     return lists, unknown
 
 
-async def all_of(api: apiserver.APIServer, path: str, **query: Any) -> list[JSON]:
-    """All pages of a collection."""
-    items: list[JSON] = []
-    following = ""
-    while True:
-        page = await api.list_page(path, following=following, **query)
-        items += map(_object, page.items)
-        following = page.following
-        if not following:
-            return items
-
-
-def _object(item: Any) -> JSON:
-    found: JSON = msgspec.json.decode(item)
-    return found
-
-
 async def _read(api: apiserver.APIServer, path: str) -> tuple[list[JSON], str]:
     try:
-        return await all_of(api, path), ""
+        return [item async for item in api.each(path)], ""
     except errors.Unavailable:
         raise
     except errors.ElasticGPUError as error:

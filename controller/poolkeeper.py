@@ -295,13 +295,7 @@ class PoolKeeper:
             return f"claim {claim} is gone"
         users = (current.get("status") or {}).get("reservedFor") or ()
         path, node = f"/api/v1/namespaces/{claim.namespace}/pods", intent.spec.node.name
-        there, following = set(), ""
-        while True:
-            found = await self._api.list_page(path, following=following, fieldSelector=f"spec.nodeName={node}")
-            there |= {pod["metadata"]["uid"] for pod in found.objects}
-            following = found.following
-            if not following:
-                break
+        there = {pod["metadata"]["uid"] async for pod in self._api.each(path, fieldSelector=f"spec.nodeName={node}")}
         used = any(user["uid"] in there for user in users)
         return "" if used else f"no pod on node {node} has claim {claim}"
 

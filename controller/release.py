@@ -12,8 +12,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from api import crds, errors, names
 from kube import apiserver, program
 
@@ -36,13 +34,7 @@ async def apply_crds(api: apiserver.APIServer) -> str:
 
 async def check_claims(api: apiserver.APIServer) -> str:
     """Says that nothing is held. Raises Conflict with the claims that hold cards."""
-    held, following = [], ""
-    while True:
-        page = await api.list_page(_CLAIMS, following=following)
-        held += [found for item in page.items if (found := _holder(msgspec.json.decode(item)))]
-        following = page.following
-        if not following:
-            break
+    held = [found async for claim in api.each(_CLAIMS) if (found := _holder(claim))]
     if held:
         shown = ", ".join(held[:_MOST_NAMED]) + (
             f" and {len(held) - _MOST_NAMED} more" if len(held) > _MOST_NAMED else ""

@@ -86,15 +86,10 @@ class Remotes:
 
     async def _published(self, selector: str) -> dict[str, tuple[resource.Device, ...]]:
         found: dict[str, dict[str, resource.Device]] = {}
-        following = ""
-        while True:
-            page = await self._api.list_page(slices.PATH, following=following, fieldSelector=selector)
-            for item in page.objects:
-                devices = found.setdefault(item["spec"]["pool"]["name"], {})
-                devices |= {one["name"]: pools.published(one) for one in item["spec"].get("devices") or ()}
-            following = page.following
-            if not following:
-                return {pool: tuple(devices.values()) for pool, devices in found.items()}
+        async for item in self._api.each(slices.PATH, fieldSelector=selector):
+            devices = found.setdefault(item["spec"]["pool"]["name"], {})
+            devices |= {one["name"]: pools.published(one) for one in item["spec"].get("devices") or ()}
+        return {pool: tuple(devices.values()) for pool, devices in found.items()}
 
     def _keep(self, group: asyncio.TaskGroup, cluster_uid: str) -> None:
         """One keeper a pool and spec: a pool that moved is another connection."""

@@ -1,6 +1,6 @@
 """The API server as verbs on paths: plain dicts in and out, with deadlines, safe repeats and errors that say what to do.
 
-    caller -> get, list_page, create, patch, update, delete, watch -> transport -> API server
+    caller -> get, list_page, each, create, patch, update, delete, watch -> transport -> API server
 
 What must stay true: every call ends within its deadline, also on a network that swallows packets; a call is repeated
 only where a repeat cannot act twice; there is no limit of our own on the rate, the server's 429 is the only one.
@@ -93,6 +93,17 @@ class APIServer:
         page = msgspec.json.decode(data, type=_List)
         meta = page.metadata
         return Page(items=tuple(page.items or ()), resource_version=meta.resource_version, following=meta.continue_)
+
+    async def each(self, path: str, **params: Any) -> AsyncGenerator[JSON, None]:
+        """The objects of a whole collection, a page in memory at a time. Raises what `list_page` does."""
+        following = ""
+        while True:
+            page = await self.list_page(path, following=following, **params)
+            for found in page.objects:
+                yield found
+            following = page.following
+            if not following:
+                return
 
     async def create(self, path: str, body: JSON, **params: object) -> JSON:
         """The object as stored. Raises Conflict where the name is taken."""
