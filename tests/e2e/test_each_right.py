@@ -214,11 +214,12 @@ async def a_remote_slice_was_altered(world: World) -> None:
         await asyncio.Event().wait()
 
 
-async def a_pool_is_taken_out(world: World) -> None:
-    async with a_pool(world):
-        await published(world)
-        world.stage.kubectl("delete", "remotepool", POOL)
-        await asyncio.Event().wait()
+async def a_slice_of_no_pool_stands(world: World) -> None:
+    """Nobody owns it, so that no garbage collector is faster."""
+    spec = {"driver": names.REMOTE_DRIVER, "allNodes": True, "pool": {"name": "gone", "generation": 1, "resourceSliceCount": 1}}
+    head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "cut-gone"}}
+    await world.admin.create(slices.PATH, head | {"spec": spec})
+    await the_pools(world)
 
 
 async def a_waiting_pod(world: World, name: str) -> Object:
@@ -444,7 +445,7 @@ CASES: list[tuple[Right, Need]] = [
     (right("controller", OURS, "remotepools/status", "patch"), the_pools),
     (right("controller", DRA, "resourceslices", "create"), the_pools),
     (right("controller", DRA, "resourceslices", "update"), a_remote_slice_was_altered),
-    (right("controller", DRA, "resourceslices", "delete"), a_pool_is_taken_out),
+    (right("controller", DRA, "resourceslices", "delete"), a_slice_of_no_pool_stands),
     (right("controller", OURS, "remoteleases", "create"), a_remote_card_is_wanted),
     (right("controller", OURS, "remoteleases", "patch"), a_remote_card_is_wanted),
     (right("controller", DRA, "resourceclaims/driver", "arbitrary-node:patch"), a_remote_card_is_wanted),
