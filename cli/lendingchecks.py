@@ -15,7 +15,13 @@ from cli import checks, tables
 from view import join, problems
 
 JSON = Mapping[str, Any]
-_OF_POOLS = (problems.Kind.UNREACHABLE, problems.Kind.POOL_GONE, problems.Kind.DRAINING, problems.Kind.CARDS_LOST)
+_OF_POOLS = (
+    problems.Kind.UNREACHABLE,
+    problems.Kind.POOL_GONE,
+    problems.Kind.DRAINING,
+    problems.Kind.CARDS_LOST,
+    problems.Kind.TWICE,
+)
 _OF_LEASES = (problems.Kind.LEASE_LOST, problems.Kind.UNCLAIMED, problems.Kind.RELEASING)
 _SOON_S = 60
 """Giving a card back takes seconds; until then it is nothing wrong."""

@@ -18,15 +18,15 @@ dry runs, and a device that would be offered wrongly without them is never sent 
 import asyncio
 import contextlib
 import dataclasses
-import itertools
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import Final, NoReturn
 
 import structlog
 
 from api import errors, resource
-from kube import apiserver, backoff, informer, limits, metrics, slices
+from kube import apiserver, backoff, informer, limits, metrics, plans, slices
 
 _log = structlog.get_logger(__name__)
 
@@ -34,6 +34,16 @@ _ASK_AGAIN_S: Final = 300.0
 _REPAIRS: Final = 10
 """Repairs in a row without a pause; more than that is somebody else writing the same slices."""
 _REPAIR_EVERY_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """A pool as it is wanted, as it can be published, and what both looked at once."""
+
+    given: resource.Pool
+    pool: resource.Pool
+    reasons: tuple[str, ...]
+    risky: frozenset[str]
 
 
 class Publisher:
@@ -51,9 +61,10 @@ class Publisher:
         self._on_dropped = on_dropped
         self._begin = begin
         self._informer = informer.Informer(api, slices.PATH, project=slices.seen, field_selector=scope.selector)
-        self._given: tuple[resource.Pool, ...] | None = None
+        self._wishes: dict[str, _Wish] = {}
         self._wanted: tuple[resource.Pool, ...] | None = None
         self._published: tuple[resource.Pool, ...] | None = None
+        self._plans = plans.Plans()
         self._wake = asyncio.Event()
         self._worth_it = asyncio.Event()
         """There is a reason not to wait any longer: another wish, or another connection."""
@@ -65,15 +76,16 @@ class Publisher:
 
     def want(self, pools: tuple[resource.Pool, ...]) -> None:
         """The pools from now on; the latest call wins. What the API server would refuse is left out and logged."""
-        if pools == self._given:
-            return
-        self._given = pools
-        results = [limits.checked(pool) for pool in pools]
-        wanted = tuple(pool for pool, _ in results)
+        before, self._wishes = self._wishes, {}
+        for pool in pools:
+            old = before.get(pool.name)
+            self._wishes[pool.name] = old if old is not None and old.given == pool else _wish(pool)
+        wanted = tuple(wish.pool for wish in self._wishes.values())
         if wanted == self._wanted:
             return
-        for reason in (reason for _, reasons in results for reason in reasons):
-            _log.error("not published as wanted", reason=reason)
+        for name, wish in self._wishes.items():
+            for reason in wish.reasons if wish is not before.get(name) else ():
+                _log.error("not published as wanted", reason=reason)
         self._wanted = wanted
         self._worth_it.set()
         self._wake.set()
@@ -118,23 +130,24 @@ class Publisher:
         if wanted is None:
             return
         await self._prove(wanted)
-        present = tuple(self._informer.objects[name] for name in sorted(self._informer.objects))
         if self._asked[1] != self._informer.connections and any(
-            isinstance(write, slices.Replace) for write in slices.planned(wanted, present, self._scope, self._dropped)
+            isinstance(write, slices.Replace) for write in self._planned(wanted)
         ):
             await self._ask(wanted)  # what stands may be all that this server keeps, written by the process before us
-        writes = slices.planned(wanted, present, self._scope, self._dropped)
-        first = next(writes, None)
-        if first and wanted is self._published and (await self._owner_changed() or not await self._may_repair(first)):
-            self._wake.set()
-            return
-        written = []
-        for write in itertools.chain((first,) if first else (), writes):
+        written: list[str] = []
+        for write in self._planned(wanted):
+            repair = wanted is self._published and not written
+            if repair and (await self._owner_changed() or not await self._may_repair(write)):
+                self._wake.set()
+                return
             await self._perform(write)
             written.append(f"{type(write).__name__.lower()} {write.name}")
         self._published = wanted
         if written:
             _log.info("slices published", writes=written)
+
+    def _planned(self, wanted: tuple[resource.Pool, ...]) -> Iterator[slices.Write]:
+        return self._plans.writes(wanted, self._informer.objects.values(), self._scope, self._dropped)
 
     async def _perform(self, write: slices.Write) -> None:
         metrics.slice_writes.labels(type(write).__name__.lower()).inc()
@@ -159,7 +172,7 @@ class Publisher:
 
     async def _prove(self, wanted: tuple[resource.Pool, ...]) -> None:
         """A dry run where it matters: before risky fields are relied on, and now and then after fields were dropped."""
-        risky, connected, (at, connection) = slices.risky(wanted), self._informer.connections, self._asked
+        risky, connected, (at, connection) = self._risky(), self._informer.connections, self._asked
         if connected != connection:
             self._proven = frozenset()  # behind a new connection there may be another server
         again = self._dropped and (time.monotonic() - at >= _ASK_AGAIN_S or connected != connection)
@@ -167,7 +180,7 @@ class Publisher:
             await self._ask(wanted)
 
     async def _ask(self, wanted: tuple[resource.Pool, ...]) -> None:
-        risky, connected = slices.risky(wanted), self._informer.connections
+        risky, connected = self._risky(), self._informer.connections
         body = slices.trial(wanted, self._scope)
         try:
             stored = await self._api.create(slices.PATH, body, dryRun="All")
@@ -191,6 +204,9 @@ class Publisher:
         self._dropped = found
         self._wake.set()
         await self._on_dropped(found)
+
+    def _risky(self) -> frozenset[str]:
+        return frozenset().union(*(wish.risky for wish in self._wishes.values()))
 
     async def _owner_changed(self) -> bool:
         """Whether the node is another one of the same name; from now on that is the owner."""
@@ -224,6 +240,11 @@ class Publisher:
         )
         await _within(_REPAIR_EVERY_S, self._worth_it)
         return False
+
+
+def _wish(given: resource.Pool) -> _Wish:
+    pool, reasons = limits.checked(given)
+    return _Wish(given=given, pool=pool, reasons=reasons, risky=slices.risky((pool,)))
 
 
 async def _within(limit_s: float | None, event: asyncio.Event) -> None:

@@ -120,24 +120,29 @@ def plan(
     `dropped` are the fields that this server is known not to store: devices that need them are withheld, the others
     are written without them.
     """
-    return tuple(planned(wanted, present, scope, dropped))
+    rest = by_pool(present)
+    writes = [write for pool in wanted for write in planned(pool, rest.pop(pool.name, ()), scope, dropped)]
+    return (*writes, *gone(rest))
 
 
-def planned(
-    wanted: tuple[resource.Pool, ...], present: tuple[SeenSlice, ...], scope: Scope, dropped: frozenset[str]
-) -> Iterator[Write]:
-    """The plan, write by write: that of many large pools need not be in memory at once."""
-    for pool in wanted:
-        mine = tuple(item for item in present if item.pool == pool.name)
-        yield from _pool_plan(reduced(pool, dropped), mine, scope, dropped)
-    names = {pool.name for pool in wanted}
-    yield from (_delete(item) for item in present if item.pool not in names)
+def by_pool(present: Iterable[SeenSlice]) -> dict[str, tuple[SeenSlice, ...]]:
+    """In the order of their names."""
+    found: dict[str, list[SeenSlice]] = {}
+    for item in sorted(present, key=lambda item: item.name):
+        found.setdefault(item.pool, []).append(item)
+    return {name: tuple(items) for name, items in found.items()}
 
 
-def _pool_plan(
-    pool: resource.Pool, mine: tuple[SeenSlice, ...], scope: Scope, dropped: frozenset[str]
-) -> Iterable[Write]:
-    times = _times(mine)
+def gone(rest: Mapping[str, tuple[SeenSlice, ...]]) -> Iterator[Write]:
+    """The end of pools that are not wanted."""
+    return (_delete(item) for items in rest.values() for item in items)
+
+
+def planned(pool: resource.Pool, mine: tuple[SeenSlice, ...], scope: Scope, dropped: frozenset[str]) -> Iterator[Write]:
+    """The plan of one pool, write by write. `mine`: its slices that are there; each is read once."""
+    pool = reduced(pool, dropped)
+    specs = {item.name: item.spec for item in mine}
+    times = _times(specs.values())
     chunks = tuple(_chunks([_without(device.to_json(), dropped, times) for device in pool.devices]))
     names = tuple(slice_name(scope, pool.name, index) for index in range(len(chunks)))
     held = {item.name: item for item in mine if item.name in names}
@@ -148,7 +153,10 @@ def _pool_plan(
         place = {"name": pool.name, "generation": generation, "resourceSliceCount": len(chunks)}
         return _body(names[index], place, chunks[index], scope, pool)
 
-    changed = [index for index, name in enumerate(names) if name in held and not _same(body(index, top), held[name])]
+    def same(index: int, name: str) -> bool:
+        return _same(body(index, top), held[name].owners, specs[name])
+
+    changed = [index for index, name in enumerate(names) if name in held and not same(index, name)]
     stray_on_top = any(item.generation == top for item in strays)
     renewed = len(held) < len(names) or len(changed) > 1 or (bool(changed) and stray_on_top)
     generation = top + 1 if renewed else top
@@ -268,12 +276,12 @@ def _delete(item: SeenSlice) -> Delete:
     return Delete(name=item.name, uid=item.uid, resource_version=item.resource_version)
 
 
-def _times(present: tuple[SeenSlice, ...]) -> Mapping[tuple[str, ...], str]:
+def _times(present: Iterable[JSON]) -> Mapping[tuple[str, ...], str]:
     """When each taint was first stored: it keeps that over rewrites, since tolerations count from it."""
     return {
         (device["name"], taint["key"], taint.get("value", ""), taint["effect"]): taint["timeAdded"]
-        for item in present
-        for device in item.spec.get("devices") or ()
+        for spec in present
+        for device in spec.get("devices") or ()
         for taint in device.get("taints") or ()
         if "timeAdded" in taint
     }
@@ -290,6 +298,6 @@ def _without(device: JSON, missing: frozenset[str], times: Mapping[tuple[str, ..
     return device
 
 
-def _same(body: JSON, present: SeenSlice) -> bool:
-    owners = {owner["uid"] for owner in body["metadata"].get("ownerReferences", ())}
-    return owners <= set(present.owners) and fields.equal(body["spec"], present.spec)
+def _same(body: JSON, owners: tuple[str, ...], spec: JSON) -> bool:
+    wanted = {owner["uid"] for owner in body["metadata"].get("ownerReferences", ())}
+    return wanted <= set(owners) and fields.equal(body["spec"], spec)

@@ -77,7 +77,8 @@ class View:
 
     @functools.cached_property
     def problems(self) -> tuple[picture.Problem, ...]:
-        return problems.find(self.pools, self.known, self.pods, self.remote_pools, self.leases)
+        twice = lenders.twice(lenders.by_pool(self.cards))
+        return problems.find(self.pools, self.known, self.pods, self.remote_pools, self.leases, twice)
 
     @functools.cached_property
     def unknown(self) -> Mapping[str, str]:

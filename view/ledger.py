@@ -125,7 +125,10 @@ class Ledger:
         touched = self._differing(seen)
         pools, claims, pods, nodes = touched.pools, touched.claims, touched.pods, touched.nodes
         leases = touched.leases | self._leases_of_claim.of(*claims)
+        listed = {pool: self._far(pool) for pool in pools}
         nodes |= {node for pool in pools for node in self._renew_pool(pool, seen)}
+        if any(self._far(pool) != before for pool, before in listed.items()):
+            self._renew_twice()
         if self._moved:
             self._order[:] = sorted(self._pools, key=lambda name: self._pools[name].order)
             self._names[:] = sorted(self._pools)
@@ -154,6 +157,7 @@ class Ledger:
         self._leases_of_pool: Index[str, str] = Index()
         self._leases_of_claim: Index[objects.Reference, str] = Index()
         self._lenders: dict[str, picture.RemotePool] = {}
+        self._twice: Mapping[tuple[str, str], int] = {}
         self._rules_of: Index[str, str] = Index()
         self._slices_of: Index[str, str] = Index()
         self._claims_of_pool: Index[str, objects.Reference] = Index()
@@ -238,6 +242,17 @@ class Ledger:
         if (was and was.order) != (pool_now and pool_now.order):
             self._moved = True
         return set(self._pools_of_node.put(name, {card.node for card in now if not card.remote} | self._node_of(name)))
+
+    def _far(self, pool: str) -> list[str]:
+        """The remote cards that it lists."""
+        return [card.name for card in self._cards.get(pool, ()) if card.remote]
+
+    def _renew_twice(self) -> None:
+        for pair in self._twice:
+            self._found("twice", pair, ())
+        self._twice = lenders.twice(self._cards)
+        for pair, count in self._twice.items():
+            self._found("twice", pair, (problems.of_twice(pair, count),))
 
     def _node_of(self, pool: str) -> set[str]:
         found = self._pools.get(pool)

@@ -16,13 +16,18 @@ def pools(
     found: Iterable[cards.Pool], of: Iterable[picture.Card], seen: objects.Objects
 ) -> tuple[picture.RemotePool, ...]:
     """Those that have slices, and those that an admin has written, by name."""
-    lending: defaultdict[str, list[picture.Card]] = defaultdict(list)
-    for card in of:
-        if card.remote:
-            lending[card.pool].append(card)
+    lending = by_pool(of)
     published = {pool.name for pool in found if pool.remote}
     known = {one.name: one for one in seen.remote_pools.items}
     return tuple(pool(name, lending.get(name, ()), known.get(name), seen) for name in sorted(published | known.keys()))
+
+
+def by_pool(of: Iterable[picture.Card]) -> Mapping[str, Sequence[picture.Card]]:
+    found: defaultdict[str, list[picture.Card]] = defaultdict(list)
+    for card in of:
+        if card.remote:
+            found[card.pool].append(card)
+    return found
 
 
 def pool(
@@ -45,6 +50,17 @@ def pool(
         leases=known.leases if known else None,
         troubles=_troubles(of),
     )
+
+
+def twice(of: Mapping[str, Sequence[picture.Card]]) -> Mapping[tuple[str, str], int]:
+    """(pool, the first other one) -> how many of its remote cards that one has too: two RemotePools may be one agent."""
+    first: dict[str, str] = {}
+    found: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for name in sorted(of):
+        for card in {card.name for card in of[name] if card.remote}:
+            if (other := first.setdefault(card, name)) != name:
+                found[name, other] += 1
+    return found
 
 
 def leases(known: users.Known) -> tuple[picture.Lease, ...]:

@@ -6,7 +6,7 @@ because it could not be read.
 
 import enum
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from api import names
 from view import cards, lent, objects, picture, users
@@ -32,6 +32,7 @@ class Kind(enum.StrEnum):
     POOL_GONE = "PoolGone"
     DRAINING = "PoolDraining"
     CARDS_LOST = "PoolCardsLost"
+    TWICE = "PoolCardsTwice"
     RELEASING = "LeaseReleasing"
     LEASE_LOST = "LeaseLost"
     UNCLAIMED = "LeaseUnclaimed"
@@ -52,6 +53,7 @@ def find(
     pods: Iterable[picture.Pod],
     lenders: Iterable[picture.RemotePool],
     leases: Iterable[picture.Lease],
+    twice: Mapping[tuple[str, str], int],
 ) -> tuple[picture.Problem, ...]:
     nodes = {node.name: node for node in known.seen.nodes.items}
     return ordered(
@@ -63,6 +65,7 @@ def find(
             *map(of_pod, pods),
             *map(of_lender, lenders),
             *map(of_lease, leases),
+            itertools.starmap(of_twice, twice.items()),
         )
     )
 
@@ -186,6 +189,13 @@ def of_lender(pool: picture.RemotePool) -> Iterator[picture.Problem]:
     if found := tainted.get(names.REMOTE_LOST_TAINT):
         message = f"has lost {found.cards} of its {pool.tally.total} cards: they are gone, unwell, or their server died"
         yield _problem(Kind.CARDS_LOST, about, message, found.since, "kubectl egpu cards --remote -o wide")
+
+
+def of_twice(pools: tuple[str, str], count: int) -> picture.Problem:
+    """Who gets such a card waits while it is lent by way of the other pool."""
+    name, other = pools
+    message = f"lists {count} cards that pool {other} lists too: they count twice, and serve one claim at a time"
+    return _problem(Kind.TWICE, f"pool {name}", message, "", f"kubectl describe remotepool {name} {other}")
 
 
 def of_lease(lease: picture.Lease) -> Iterator[picture.Problem]:

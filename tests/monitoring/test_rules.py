@@ -18,6 +18,7 @@ import yaml
 from driver import inventory, metrics, records, usage
 from tests.page.conftest import ADMIN, Stage, _free_port, until
 from tests.page.test_page import a_town
+from tests.view.objects import a_card, a_far_slice, a_pool
 
 FILES = Path(__file__).resolve().parents[2] / "charts" / "elastic-gpu" / "files"
 RULES = yaml.safe_load((FILES / "rules.yaml").read_text())
@@ -210,7 +211,8 @@ class Prometheus:
 def prometheus(stage: Stage, tmp_path: Path) -> Iterator[Prometheus]:
     program("prometheus")
     a_town(stage)
-    stage.start()
+    stage.put(a_far_slice(a_card(7)), a_pool())
+    stage.start(EGPU_REMOTE="true")
     node = prometheus_client.CollectorRegistry()
     node.register(metrics.Holders(lambda: [_record()], SimpleNamespace(use=_use(), verified={})))
     server, thread = prometheus_client.start_http_server(0, addr="127.0.0.1", registry=node)
@@ -230,6 +232,7 @@ def test_every_panel_and_every_rule_finds_something_in_a_real_scrape(prometheus:
         60,
     )
     until(lambda: prometheus.query("rate(elasticgpu_controller_writes_total[1m])"), 60)
+    until(lambda: prometheus.query("elasticgpu_pool_cards"), 60)
     empty = [expression for expression in expressions if not prometheus.query(expression)]
     assert not empty
     records_ = [rule["record"] for group in RULES["groups"] for rule in group["rules"] if "record" in rule]

@@ -10,6 +10,7 @@ from tests.view.objects import (
     a_card,
     a_claim,
     a_device_class,
+    a_driver,
     a_far_claim,
     a_far_slice,
     a_lease,
@@ -227,3 +228,21 @@ def test_who_may_not_see_a_namespace_sees_its_leases_without_names() -> None:
     (holder,) = scope.card(found.cards[0], tenant).holders
     assert (holder.claim, holder.attachment and holder.attachment.reason) == ("", "")
     assert scope.problems(found.problems, tenant) == tuple(one for one in found.problems if not one.namespace)
+
+
+def test_a_card_that_two_pools_list_is_said_to_count_twice_once_a_pair_of_pools() -> None:
+    """Two RemotePools may be one agent, for two kinds of nodes."""
+    shared = [a_card(1), a_card(2)]
+    found = view(
+        a_far_slice(*shared, a_card(3), pool="lab"),
+        a_far_slice(*shared, pool="attic"),
+        a_far_slice(a_card(9), pool="cellar"),
+        a_slice(a_card(3)),
+        a_node(),
+        a_driver(),
+        *(a_pool(name) for name in ("lab", "attic", "cellar")),
+    )
+    (problem,) = found.problems
+    assert (problem.kind, problem.about) == ("PoolCardsTwice", "pool lab")
+    assert problem.message.startswith("lists 2 cards that pool attic lists too: they count twice")
+    assert problem.command == "kubectl describe remotepool lab attic"
