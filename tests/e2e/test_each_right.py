@@ -216,7 +216,11 @@ async def a_remote_slice_was_altered(world: World) -> None:
 
 async def a_slice_of_no_pool_stands(world: World) -> None:
     """Nobody owns it, so that no garbage collector is faster."""
-    spec = {"driver": names.REMOTE_DRIVER, "allNodes": True, "pool": {"name": "gone", "generation": 1, "resourceSliceCount": 1}}
+    spec = {
+        "driver": names.REMOTE_DRIVER,
+        "allNodes": True,
+        "pool": {"name": "gone", "generation": 1, "resourceSliceCount": 1},
+    }
     head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "cut-gone"}}
     await world.admin.create(slices.PATH, head | {"spec": spec})
     await the_pools(world)

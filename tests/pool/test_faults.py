@@ -441,7 +441,7 @@ async def test_a_lease_has_256_connections_and_the_next_when_one_is_closed(tmp_p
                     await one_more(say=1)
             assert (await ask(say=1))["said"] == 1
         async with asyncio.timeout(60):
-            while not await served(pool, context):  # the pool learns of an end when the network tells it
+            while not await served(pool, context):  # noqa: ASYNC110  the pool learns of an end when the network tells it
                 await asyncio.sleep(0.05)
 
 
