@@ -58,7 +58,7 @@ async def serve(api: apiserver.APIServer, given: settings.Settings) -> None:
     record = recorder.Recorder(api, look, series, _clock)
     announce = announcer.Announcer(api, look, lambda: far.picture.genuine if far else (), series, _clock)
     allocate = allocator.Allocator(
-        api, watch, lambda: look.rules, announce.hear, series, _clock, datetime.timedelta(seconds=given.patience_s)
+        api, watch, look, announce.hear, series, _clock, datetime.timedelta(seconds=given.patience_s)
     )
     retain = retainer.Retainer(api, watch, look, series)
     writers = [writer.run, record.run, announce.run, allocate.run, retain.run]

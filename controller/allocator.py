@@ -2,12 +2,13 @@
 
     watches --> Mirror --> wants, in order --> Turn.decide --> finalizer, then allocation --> API server --> the watches
 
-Nothing is watched while no class asks for it. What must stay true: a claim is written only as it was seen (uid and
-resourceVersion), its finalizer first, since without that nobody would free it; what was chosen is booked before the
-next choice, and an own write is taken in before the watch brings it; an allocation carries its time, else
-kube-scheduler would want to add it and be refused. Where a write is refused the booking is undone and all is chosen
-anew; where its outcome is unknown the booking stays until the server, or the watch, has told, and it cannot come true later.
-Who is refused now, and why, is handed on after each turn, for the announcer to say.
+The watches are the picture's own, and nothing is kept of them here while no class asks for it. What must stay true: a
+claim is written only as it was seen (uid and resourceVersion), its finalizer first, since without that nobody would
+free it; what was chosen is booked before the next choice, and an own write is taken in before the watch brings it; an
+allocation carries its time, else kube-scheduler would want to add it and be refused. Where a write is refused the
+booking is undone and all is chosen anew; where its outcome is unknown the booking stays until the server, or the
+watch, has told, and it cannot come true later. Who is refused now, and why, is handed on after each turn, for the
+announcer to say.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ import contextlib
 import datetime
 import functools
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -23,12 +24,9 @@ import structlog
 
 from allocation import bookings, choice, pods
 from api import errors, names, resource
-from controller import allotment, metrics, mirror, snapshot, watcher
+from controller import allotment, metrics, mirror, observer, snapshot, watcher
 from kube import apiserver, informer
-from view import objects
 
-_CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
-_SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 _AT_ONCE = 16
 _MOST = 256
 """Allocations by one picture; after these there is a newer one."""
@@ -46,7 +44,6 @@ _ASK_AGAIN_S = 1.0
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 30.0
 
-Rules = Callable[[], Mapping[str, objects.TaintRule | None]]
 Tell = Callable[[Sequence[allotment.Refusal]], None]
 _log = structlog.get_logger("allocator")
 
@@ -58,7 +55,7 @@ class Allocator:
         self,
         api: apiserver.APIServer,
         watch: watcher.Watcher,
-        rules: Rules,
+        look: observer.Observer,
         tell: Tell,
         series: metrics.Metrics,
         clock: Callable[[], datetime.datetime],
@@ -66,7 +63,7 @@ class Allocator:
     ) -> None:
         self._watch = watch
         self._tell = tell
-        self._begun = functools.partial(_Work, api, watch, rules, tell, series, clock, patience)
+        self._begun = functools.partial(_Work, api, watch, look, tell, series, clock, patience)
 
     async def run(self) -> None:
         """Works until it is cancelled."""
@@ -88,7 +85,7 @@ class _Work:
         self,
         api: apiserver.APIServer,
         watch: watcher.Watcher,
-        rules: Rules,
+        look: observer.Observer,
         tell: Tell,
         series: metrics.Metrics,
         clock: Callable[[], datetime.datetime],
@@ -96,17 +93,21 @@ class _Work:
     ) -> None:
         self._api = api
         self._watch = watch
-        self._rules = rules
+        self._seen = look
         self._tell = tell
         self._series = series
         self._clock = clock
         self._patience = patience
-        self._claims = informer.Informer(api, _CLAIMS, project=mirror.claim)
-        self._pods = informer.Informer(api, "/api/v1/pods", project=pods.pod, quiet=True)
-        self._nodes = informer.Informer(api, "/api/v1/nodes", project=pods.node, quiet=True)
-        selector = f"spec.driver={names.LOCAL_DRIVER}"
-        self._slices = informer.Informer(api, _SLICES, project=mirror.slice_, field_selector=selector)
-        self._informers: tuple[informer.Informer[Any], ...] = (self._claims, self._pods, self._nodes, self._slices)
+        self._claims = look.claims.beside(mirror.claim)
+        self._pods = look.pods.beside(pods.pod, quiet=True)
+        self._nodes = look.nodes.beside(pods.node, quiet=True)
+        self._slices = watch.slices.beside(mirror.slice_)
+        self._kept: tuple[tuple[informer.Informer[Any], informer.Kept[Any]], ...] = (
+            (look.claims, self._claims),
+            (look.pods, self._pods),
+            (look.nodes, self._nodes),
+            (watch.slices, self._slices),
+        )
         self._stale = asyncio.Event()
         self._mirror = mirror.Mirror()
         self._chooser = choice.Chooser(self._mirror.cluster)
@@ -122,13 +123,17 @@ class _Work:
         """By uid, the claims whose allocation may be stored though the watch has not told of it, and what it holds."""
 
     async def run(self) -> None:
+        try:
+            await self._work()
+        finally:
+            for watched, kept in self._kept:
+                watched.leave(kept)
+
+    async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
-            tasks: list[asyncio.Task[Any]] = [
-                group.create_task(kept.run(), name="watch for allocation") for kept in self._informers
-            ]
-            tasks += [group.create_task(self._note(kept), name="note changes") for kept in self._informers]
+            tasks = [group.create_task(self._note(kept), name="note changes") for _, kept in self._kept]
             tasks.append(group.create_task(self._note_classes(), name="note classes"))
-            for kept in self._informers:
+            for _, kept in self._kept:
                 await kept.synced.wait()
             while _asked(now := await self._watch.newer(0, within_s=0)):
                 self._stale.clear()
@@ -197,7 +202,7 @@ class _Work:
             try:
                 page = await self._api.list_page(place, fieldSelector=f"metadata.name={claim.name}")
                 for item in page.items:
-                    self._claims.adopt(await self._fenced(f"{place}/{claim.name}", msgspec.json.decode(item)))
+                    self._seen.claims.adopt(await self._fenced(f"{place}/{claim.name}", msgspec.json.decode(item)))
             except (errors.ElasticGPUError, msgspec.MsgspecError) as error:
                 _log.warning("outcome still unknown", claim=str(claim), error=str(error))
                 return
@@ -226,7 +231,7 @@ class _Work:
             nodes=self._nodes.objects,
             claims=self._claims.objects,
             pods=self._pods.objects,
-            rules=self._rules(),
+            rules=self._seen.rules,
             at=self._clock(),
         )
         for uid, (one, pieces) in tuple(self._unknown.items()):
@@ -301,9 +306,9 @@ class _Work:
         stored = await self._api.patch(f"{path}/status", body, fieldManager=names.FIELD_MANAGER)
         if stored is None:
             raise errors.Conflict(f"claim {claim} was deleted while it was being allocated")
-        self._claims.adopt(stored)
+        self._seen.claims.adopt(stored)
 
-    async def _note(self, kept: informer.Informer[Any]) -> None:
+    async def _note(self, kept: informer.Kept[Any]) -> None:
         seen = 0
         while True:
             seen = await kept.changed(seen)

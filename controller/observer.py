@@ -51,7 +51,7 @@ class Scene:
 
 
 class Observer:
-    """Watches what the picture is made of."""
+    """Watches what the picture is made of. `claims`, `pods`, `nodes`: also for who needs something else of them."""
 
     def __init__(
         self, api: apiserver.APIServer, watch: watcher.Watcher, far: remotewatcher.RemoteWatcher | None = None
@@ -65,14 +65,14 @@ class Observer:
         )
         if watch.remote is not None and far is not None:
             self._lent += (watch.remote, far.pools, far.intents)
-        self._claims = informer.Informer(api, _CLAIMS, project=reader.claim, quiet=True)
-        self._pods = informer.Informer(api, _PODS, project=_pod, quiet=True)
-        self._nodes = informer.Informer(api, _NODES, project=reader.node, quiet=True)
+        self.claims = informer.Informer(api, _CLAIMS, project=reader.claim, quiet=True)
+        self.pods = informer.Informer(api, _PODS, project=_pod, quiet=True)
+        self.nodes = informer.Informer(api, _NODES, project=reader.node, quiet=True)
         self._gpus = informer.Informer(api, gpus.PATH, project=gpus.gpu)
         self._own: dict[str, informer.Informer[Any]] = {
-            "resourceclaims": self._claims,
-            "pods": self._pods,
-            "nodes": self._nodes,
+            "resourceclaims": self.claims,
+            "pods": self.pods,
+            "nodes": self.nodes,
             "elasticgpus": self._gpus,
         }
         if watch.remote is None:
@@ -96,7 +96,7 @@ class Observer:
             group.create_task(self._follow_rules(), name="watch devicetaintrules")
             for kept in (*self._lent, *self._own.values(), self._rules):
                 group.create_task(self._note_changes(kept), name="note changes")
-            for kept in (*self._lent, self._far_slices, self._claims, self._pods, self._nodes, self._rules):
+            for kept in (*self._lent, self._far_slices, self.claims, self.pods, self.nodes, self._rules):
                 await kept.tried.wait()  # each list makes all of a picture anew
             while True:
                 await self._stale.wait()
@@ -137,10 +137,10 @@ class Observer:
         unwatched: objects.Part[Any] = objects.Part(unknown=_OFF if far.items else "")
         return objects.Objects(
             slices=_both(near, far),
-            claims=_part(self._claims),
-            pods=_part(self._pods, "user"),
-            drivers=_part(self._pods, "driver"),
-            nodes=_part(self._nodes),
+            claims=_part(self.claims),
+            pods=_part(self.pods, "user"),
+            drivers=_part(self.pods, "driver"),
+            nodes=_part(self.nodes),
             classes=_part(self._classes, "seen"),
             device_classes=_part(self._device_classes, "seen"),
             rules=objects.Part() if self._no_rules else _part(self._rules),

@@ -2,6 +2,7 @@
 
     LIST in pages -> project each object -> objects; then WATCH from there: event -> project -> objects, version + 1
     consumer: `seen = informer.version`, read `objects`, `await informer.changed(seen)`, again
+    who needs something else of the same objects: `informer.beside(project)`, a second projection of one list and watch
 
 Level-based: a consumer that was busy sees the latest state once, and misses none. What must stay true: nothing older
 than what is held replaces it (an own write is taken in before the watch brings it); a server that ends watches at
@@ -26,6 +27,7 @@ from kube import apiserver, backoff, metrics, responses, transport
 _log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 _PAGE: Final = 500
 _HEALTHY_S: Final = 20.0
@@ -35,12 +37,52 @@ _UNREACHED_PAUSE_S: Final = 2.0
 """Where nobody listens a try costs nothing, and whoever comes back is to be seen soon."""
 
 
-class Informer(Generic[T]):
-    """`project` keeps what the consumer needs of an object; one that it cannot read is left out and logged.
+class Kept(Generic[T]):
+    """What `project` keeps of each object; one that it cannot read is left out and logged.
 
     Keys are `namespace/name`, or `name` where there is no namespace. `quiet`: an event that changes nothing of what is kept,
     such as a heartbeat, wakes nobody and leaves the very same object there; only for projections that compare all of them.
     """
+
+    def __init__(self, path: str, project: Callable[[dict[str, Any]], T], *, quiet: bool) -> None:
+        self._path = path
+        self._project = project
+        self._quiet = quiet
+        self._objects: dict[str, T] = {}
+        self._news = asyncio.Event()
+        self.objects: Mapping[str, T] = MappingProxyType(self._objects)
+        self.synced = asyncio.Event()
+        self.version = 0
+
+    async def changed(self, since: int) -> int:
+        """Waits until `version` is not `since`, and returns it."""
+        while self.version == since:
+            await self._news.wait()
+        return self.version
+
+    def put(self, key: str, data: dict[str, Any]) -> bool:
+        """For the informer alone, as `drop` and `tell`. Whether somebody has to be told."""
+        try:
+            found = self._project(data)
+            if self._quiet and key in self._objects and self._objects[key] == found:
+                return False
+            self._objects[key] = found
+        except (errors.ElasticGPUError, KeyError, TypeError, ValueError, AttributeError) as error:
+            _log.warning("object left out", path=self._path, key=key, reason=repr(error))
+            self._objects.pop(key, None)
+        return True
+
+    def drop(self, key: str) -> bool:
+        return self._objects.pop(key, None) is not None
+
+    def tell(self) -> None:
+        self.version += 1
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+
+class Informer(Kept[T]):
+    """Lists and watches for itself, and for those beside it."""
 
     def __init__(
         self,
@@ -52,27 +94,22 @@ class Informer(Generic[T]):
         field_selector: str = "",
         quiet: bool = False,
     ) -> None:
+        super().__init__(path, project, quiet=quiet)
         self._api = api
-        self._quiet = quiet
-        self._path = path
-        self._project = project
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._selectors = {key: value for key, value in selectors.items() if value}
-        self._objects: dict[str, T] = {}
+        self._all: tuple[Kept[Any], ...] = (self,)
         self._versions: dict[str, int] = {}
         self._ahead: set[str] = set()
         """Adopted, and not told of by the watch yet."""
         self._reached = 0
         """The version up to which the watch has told everything."""
         self._listed = False
-        self._news = asyncio.Event()
+        self._watching: asyncio.Timeout | None = None
         self._backoff = backoff.Backoff(_FIRST_PAUSE_S, _MOST_PAUSE_S)
         self._restarts = metrics.watch_restarts.labels(path.rpartition("/")[2])
-        self.objects: Mapping[str, T] = MappingProxyType(self._objects)
-        self.synced = asyncio.Event()
         self.tried = asyncio.Event()
         """Set when the first list has ended, well or not."""
-        self.version = 0
         self.connections = 0
         """How often a watch was opened, also a change to wait for; behind a new one there may be another server."""
         self.cut_at: float | None = None
@@ -83,9 +120,11 @@ class Informer(Generic[T]):
         while True:
             unreached_s = _MOST_PAUSE_S
             try:
-                if not self._listed:
+                while not self._listed or self._unfilled():
                     await self._list()
                 await self._watch()
+                if self._unfilled():
+                    continue
             except responses.Expired as error:
                 self._listed = False
                 _log.info("listing again", path=self._path, reason=str(error))
@@ -103,27 +142,35 @@ class Informer(Generic[T]):
             pause_s = self._backoff.next_s()  # after a clean end too: some ends come at once
             await asyncio.sleep(min(pause_s, unreached_s))
 
-    async def changed(self, since: int) -> int:
-        """Waits until `version` is not `since`, and returns it."""
-        while self.version == since:
-            await self._news.wait()
-        return self.version
+    def beside(self, project: Callable[[dict[str, Any]], U], *, quiet: bool = False) -> Kept[U]:
+        """Keeps something else of the same objects, until `leave`. All is listed once more for it, if that has begun."""
+        more = Kept(self._path, project, quiet=quiet)
+        self._all += (more,)
+        if self._watching is not None:
+            self._watching.reschedule(0)
+            self._watching = None
+        return more
+
+    def leave(self, one: Kept[Any]) -> None:
+        self._all = tuple(kept for kept in self._all if kept is not one)
 
     def adopt(self, data: dict[str, Any]) -> None:
         """Takes in what a write of our own returned, unless the watch has told of it, or of its end, already."""
         key, version = _identity(data)
         if version > self._reached and version > self._versions.get(key, 0):
-            self._keep(key, version, data)
             self._ahead.add(key)
-            self._tell()
+            self._keep(key, version, data)
 
     def discard(self, key: str) -> None:
         """Takes out what an own call deleted; the watch confirms it later."""
-        if self._forget(key):
-            self._tell()
+        self._forget(key)
+
+    def _unfilled(self) -> tuple[Kept[Any], ...]:
+        return tuple(kept for kept in self._all if not kept.synced.is_set())
 
     async def _list(self) -> None:
-        following, version, found = "", 0, set[str]()
+        """Ends early when somebody has come in between: then all begins anew, for both."""
+        following, version, found, new = "", 0, set[str](), self._unfilled()
         while True:
             page = await self._api.list_page(self._path, limit=_PAGE, following=following, **self._selectors)
             version = int(page.resource_version or 0)
@@ -131,19 +178,27 @@ class Informer(Generic[T]):
                 data = msgspec.json.decode(item)
                 key, item_version = _identity(data)
                 found.add(key)
-                if item_version != self._versions.get(key):
-                    self._keep(key, item_version, data)
+                changed = item_version != self._versions.get(key)
+                self._versions[key] = item_version
+                for kept in self._all if changed else new:
+                    kept.put(key, data)
             following = page.following
             if not following:
                 break
             await asyncio.sleep(0)  # a page of projections is work: others get their turn
+            if self._unfilled() != new:
+                return
         self._ahead = {key for key in self._ahead if self._versions.get(key, 0) > version}
         for key in self._versions.keys() - found - self._ahead:
             self._forget(key)
+        if new:
+            self._versions |= dict.fromkeys(self._ahead, 0)  # the watch tells who is new of these too
         self._reached, self._listed = version, True
-        self.synced.set()
+        for kept in new:
+            kept.synced.set()
         self.tried.set()
-        self._tell()
+        for kept in self._all:
+            kept.tell()
 
     async def _watch(self) -> None:
         query = self._selectors | {
@@ -153,14 +208,19 @@ class Informer(Generic[T]):
         }
         opened = time.monotonic()
         self.connections += 1
-        self._tell()
+        self.tell()
+        self._watching = until_somebody_comes = asyncio.timeout(None)
         try:
-            async with contextlib.aclosing(self._api.watch(self._path, **query)) as lines:
+            async with until_somebody_comes, contextlib.aclosing(self._api.watch(self._path, **query)) as lines:
                 async for line in lines:
                     self.cut_at = None
                     if line:
                         self._take(msgspec.json.decode(line))
+        except TimeoutError:
+            if not until_somebody_comes.expired():
+                raise
         finally:
+            self._watching = None
             if time.monotonic() - opened >= _HEALTHY_S:
                 self._backoff.reset()
 
@@ -174,33 +234,21 @@ class Informer(Generic[T]):
             return
         self._ahead.discard(key)
         if event["type"] == "DELETED":
-            changed = self._forget(key)
-        else:
-            changed = version != self._versions.get(key) and self._keep(key, version, data)
-        if changed:
-            self._tell()
+            self._forget(key)
+        elif version != self._versions.get(key):
+            self._keep(key, version, data)
 
-    def _keep(self, key: str, version: int, data: dict[str, Any]) -> bool:
-        """Whether somebody has to be told."""
+    def _keep(self, key: str, version: int, data: dict[str, Any]) -> None:
         self._versions[key] = version
-        try:
-            found = self._project(data)
-            if self._quiet and key in self._objects and self._objects[key] == found:
-                return False
-            self._objects[key] = found
-        except (errors.ElasticGPUError, KeyError, TypeError, ValueError, AttributeError) as error:
-            _log.warning("object left out", path=self._path, key=key, reason=repr(error))
-            self._objects.pop(key, None)
-        return True
+        for kept in self._all:
+            if kept.put(key, data):
+                kept.tell()
 
-    def _forget(self, key: str) -> bool:
+    def _forget(self, key: str) -> None:
         self._versions.pop(key, None)
-        return self._objects.pop(key, None) is not None
-
-    def _tell(self) -> None:
-        self.version += 1
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        for kept in self._all:
+            if kept.drop(key):
+                kept.tell()
 
 
 def _identity(data: dict[str, Any]) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kube.apiserver import APIServer
-from kube.informer import Informer
+from kube.informer import Informer, Kept
 from tests.fakes.apiserver import FakeAPIServer
 
 PODS = "/api/v1/pods"
@@ -190,3 +190,83 @@ async def test_an_event_that_changes_nothing_that_is_kept_wakes_nobody_where_tha
         await until(informer, {"ns/a": 10**6, "ns/b": 2})
         assert informer.objects["ns/a"] is kept
         assert informer.version == before + 1
+
+
+@contextlib.asynccontextmanager
+async def more_beside(informer: Informer[int], *, quiet: bool = False) -> AsyncIterator[Kept[str]]:
+    more = informer.beside(lambda data: f"n={data['spec']['n']}", quiet=quiet)
+    try:
+        yield more
+    finally:
+        informer.leave(more)
+
+
+async def told(more: Kept[str], wanted: dict[str, str]) -> None:
+    async with asyncio.timeout(60):
+        while not (more.synced.is_set() and dict(more.objects) == wanted):
+            await more.changed(more.version)
+
+
+async def test_a_second_projection_has_all_and_follows_by_the_same_watch(server: FakeAPIServer, tmp_path: Path) -> None:
+    server.put(pod("a"), {"spec": {"n": 1}})
+    async with informing(server, tmp_path) as informer:
+        await server.until(lambda: server.watching)
+        async with more_beside(informer) as more:
+            await told(more, {"ns/a": "n=1"})
+            assert server.count("GET", "pods", watch=False) == 2
+            server.put(pod("a"), {"spec": {"n": 2}})
+            server.put(pod("b"), {"spec": {"n": 3}})
+            await told(more, {"ns/a": "n=2", "ns/b": "n=3"})
+            await until(informer, {"ns/a": 2, "ns/b": 3})
+            server.remove(pod("b"))
+            await told(more, {"ns/a": "n=2"})
+            assert server.count("GET", "pods", watch=True) == 2
+        server.put(pod("a"), {"spec": {"n": 4}})
+        await until(informer, {"ns/a": 4})
+        assert dict(more.objects) == {"ns/a": "n=2"}
+
+
+async def test_two_that_come_one_after_the_other_are_served_by_what_follows(
+    server: FakeAPIServer, tmp_path: Path
+) -> None:
+    for number in range(1001):
+        server.put(pod(f"p{number}"), {"spec": {"n": number}})
+    all_ = {f"ns/p{number}": f"n={number}" for number in range(1001)}
+    async with APIServer.connect(server.kubeconfig(tmp_path)) as api:
+        informer = Informer(api, PODS, project=spec_n)
+        task = asyncio.create_task(informer.run(), name="informer")
+        try:
+            await server.until(lambda: server.count("GET", "pods", watch=False) == 2)
+            async with more_beside(informer) as one:
+                await server.until(lambda: server.count("GET", "pods", watch=False) > 3)
+                async with more_beside(informer) as other:
+                    await told(other, all_)
+                    await told(one, all_)
+                    assert len(informer.objects) == 1001
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def test_who_comes_after_an_own_write_hears_of_it_from_the_watch(server: FakeAPIServer, tmp_path: Path) -> None:
+    before = int(server.put(pod("a"), {"spec": {"n": 1}})["metadata"]["resourceVersion"])
+    async with informing(server, tmp_path) as informer:
+        meta = {"namespace": "ns", "name": "own", "resourceVersion": str(before + 2)}
+        informer.adopt({"metadata": meta, "spec": {"n": 5}})
+        async with more_beside(informer) as more:
+            await told(more, {"ns/a": "n=1"})
+            server.put(pod("b"), {"spec": {"n": 2}})
+            assert server.put(pod("own"), {"spec": {"n": 5}})["metadata"]["resourceVersion"] == str(before + 2)
+            await told(more, {"ns/a": "n=1", "ns/b": "n=2", "ns/own": "n=5"})
+
+
+async def test_a_second_projection_may_be_quiet_where_the_first_is_not(server: FakeAPIServer, tmp_path: Path) -> None:
+    server.put(pod("a"), {"spec": {"n": 1}})
+    async with informing(server, tmp_path) as informer, more_beside(informer, quiet=True) as more:
+        await told(more, {"ns/a": "n=1"})
+        kept, heard = more.objects["ns/a"], more.version
+        server.put(pod("a"), {"spec": {"n": 1}, "status": {"phase": "Running"}})
+        server.put(pod("b"), {"spec": {"n": 2}})
+        await told(more, {"ns/a": "n=1", "ns/b": "n=2"})
+        assert more.version == heard + 1
+        assert more.objects["ns/a"] is kept
