@@ -16,7 +16,8 @@ import contextlib
 import datetime
 import functools
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ import structlog
 from allocation import bookings, choice, pods
 from api import errors, names, resource
 from controller import allotment, metrics, mirror, observer, snapshot, watcher
+from explain.reasons import Reason
 from kube import apiserver, informer
 
 _AT_ONCE = 16
@@ -36,6 +38,8 @@ _REST = 2
 _LONGEST_REST_S = 2.0
 _LOOK_AGAIN_S = 30.0
 _BREATH_S = 0.05
+_FIRST = 16
+"""Of those that are refused alike, by namespace, so many are told."""
 _AVOID_S = 120.0
 """How long a node is left alone by a want whose allocation there was given back."""
 _USUAL_S = 300.0
@@ -44,7 +48,7 @@ _ASK_AGAIN_S = 1.0
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 30.0
 
-Tell = Callable[[Sequence[allotment.Refusal]], None]
+Tell = Callable[[Sequence[allotment.Refused]], None]
 _log = structlog.get_logger("allocator")
 
 
@@ -117,8 +121,9 @@ class _Work:
         self._usual_again = 0.0
         self._aside: dict[str, tuple[float, int]] = {}
         """Wants that failed: until when others go first, and how often."""
-        self._refused: dict[str, allotment.Refusal] = {}
-        """By the key of the want; also of those to whom the last turn did not come."""
+        self._answers = allotment.Answers()
+        self._refused: dict[Hashable, allotment.Refusal] = {}
+        """By line; also of those to whom the last turn did not come."""
         self._unknown: dict[str, tuple[mirror.Claim, tuple[bookings.Piece, ...]]] = {}
         """By uid, the claims whose allocation may be stored though the watch has not told of it, and what it holds."""
 
@@ -166,22 +171,25 @@ class _Work:
             share_id=lambda: str(uuid.uuid4()),
             avoided=self._avoided(),
             before=resource.timestamp(self._clock() - self._patience),
+            answers=self._answers,
         )
         chosen: list[allotment.Allotment] = []
         moment = breath = asyncio.get_running_loop().time()
-        waiting = self._mirror.waiting()
-        self._refused = {want.key: self._refused[want.key] for want in waiting if want.key in self._refused}
-        for wants in _together(waiting):
+        lines, passed = self._mirror.lines, set[Hashable]()
+        self._refused = {line: kept for line, kept in self._refused.items() if line in lines}
+        for line, wants in lines.march(passed):
             if any(self._aside.get(want.key, (0.0, 0))[0] > moment for want in wants):
                 continue
             if any(claim.uid in self._unknown for want in wants for claim in want.claims):
                 continue
-            for found in turn.decide_all(wants) if _gang(wants[0]) else [turn.decide(wants[0])]:
-                if isinstance(found, allotment.Allotment):
-                    chosen.append(found)
-                    self._refused.pop(found.want.key, None)
-                else:
-                    self._refused[found.want.key] = found
+            found = turn.decide_all(wants) if wants[0].together else turn.decide(wants[0])
+            if isinstance(found, allotment.Refusal):
+                self._refused[line] = found
+                if wants[0].key not in turn.avoided:  # where one may not go says nothing of those behind it
+                    passed.add(line)
+            else:
+                chosen += found if isinstance(found, list) else [found]
+                self._refused.pop(line, None)
             if asyncio.get_running_loop().time() > breath + _BREATH_S:
                 await asyncio.sleep(
                     0
@@ -192,8 +200,20 @@ class _Work:
                 break
         for start in range(0, len(chosen), _AT_ONCE):
             await asyncio.gather(*(self._perform(turn, one) for one in chosen[start : start + _AT_ONCE]))
-        self._tell(tuple(self._refused.values()))
-        self._series.waiting([one.reason for one in self._refused.values()])
+        given = {one.want.key for one in chosen}
+        told = tuple(
+            allotment.Refused(
+                refusal=kept,
+                wants=tuple(one for one in lines.first(line, _FIRST + len(given)) if one.key not in given)[:_FIRST],
+                keys=tuple(key for key in lines.keys(line) if key not in given),
+            )
+            for line, kept in self._refused.items()
+        )
+        self._tell(told)
+        counted: Counter[Reason | None] = Counter()
+        for one in told:
+            counted[one.refusal.reason] += len(one.keys)
+        self._series.waiting(counted)
 
     async def _settle(self) -> None:
         """Reads the claims whose outcome is unknown; one that cannot be read stays booked. `_look` takes them in."""
@@ -319,25 +339,6 @@ class _Work:
         while True:
             seen = (await self._watch.newer(seen, within_s=_LOOK_AGAIN_S)).number
             self._stale.set()
-
-
-def _gang(want: mirror.Want) -> tuple[str, str] | None:
-    return (want.pod.namespace, want.pod.gang) if want.pod is not None and want.pod.gang else None
-
-
-def _together(wants: Iterable[mirror.Want]) -> list[list[mirror.Want]]:
-    """In the order of the first of each gang; who is in none is alone."""
-    found: list[list[mirror.Want]] = []
-    gangs: dict[tuple[str, str], list[mirror.Want]] = {}
-    for want in wants:
-        gang = _gang(want)
-        if gang is not None and gang in gangs:
-            gangs[gang].append(want)
-            continue
-        found.append([want])
-        if gang is not None:
-            gangs[gang] = found[-1]
-    return found
 
 
 def _asked(now: snapshot.Snapshot) -> bool:

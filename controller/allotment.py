@@ -3,11 +3,13 @@
     Mirror + Want --> decide --> Allotment: what to write for each claim     it is booked at once, so that the next want sees it
                             --> Refusal: in words, for the claim and its pod; `never`: not even if nothing else were here
 
+What stands in the way is worked out for so many that ask differently in one turn, and no more: it takes a look at all cards.
 Nothing here is written: whoever writes undoes the booking by `Mirror.restore` where the write fails.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +26,8 @@ _LOOKED_AT = 512
 """Nodes that are tried empty, to tell `never` from `not now`."""
 _TOLD = 3
 """Reasons in a refusal, the closest first."""
+_NEW, _OLD = 8, 8
+"""So many are told for the first time in a turn, and so many anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -38,10 +42,54 @@ class Allotment:
 class Refusal:
     """`reason`: what came closest to doing, in the words that `kubectl egpu explain` has too; empty for others, as an error."""
 
-    want: mirror.Want
     message: str
     never: bool = False
     reason: Reason | None = None
+
+
+LATER = Refusal(
+    message="no node can have it now; why is not looked up yet, since many wait: kubectl egpu explain tells"
+)
+"""Of those that ask what nobody else asks, when many such wait. It holds for a turn or two, so no event says it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Refused:
+    """`wants`: the first of all that are refused alike, by order. `keys`: those of all."""
+
+    refusal: Refusal
+    wants: tuple[mirror.Want, ...]
+    keys: tuple[str, ...]
+
+
+class Answers:
+    """What was found to stand in the way of whom asks alike, from one turn to the next. The longest known is looked at anew first."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Refusal] = {}
+        self._asked: set[Hashable] = set()
+        self._due: set[Hashable] = set()
+        self._new = 0
+
+    def begin(self) -> None:
+        """A turn begins. What nobody asked for in the last one is forgotten."""
+        self._known = {shape: told for shape, told in self._known.items() if shape in self._asked}
+        self._asked.clear()
+        self._due = set(itertools.islice(self._known, _OLD))
+        self._new = _NEW
+
+    def of(self, shape: Hashable, look: Callable[[], Refusal]) -> Refusal:
+        known = shape in self._known
+        if not known and not self._new:
+            return LATER
+        self._asked.add(shape)
+        if known and shape not in self._due:
+            return self._known[shape]
+        self._new -= not known
+        self._due.discard(shape)
+        self._known.pop(shape, None)
+        self._known[shape] = found = look()
+        return found
 
 
 @dataclass(slots=True, eq=False)
@@ -57,43 +105,47 @@ class Turn:
     share_id: Callable[[], str]
     avoided: Mapping[str, frozenset[str]] = field(default_factory=dict)
     before: str = ""
+    answers: Answers = field(default_factory=Answers)
     _kept: dict[str, str] = field(default_factory=dict)
-    _refused: dict[Any, Refusal] = field(default_factory=dict)
+    _refused: dict[Hashable, Refusal] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.answers.begin()
 
     def decide(self, want: mirror.Want) -> Allotment | Refusal:
         wishes = [one.asked.wish for one in want.claims if one.asked is not None]
         avoid = self.avoided.get(want.key, frozenset())
-        shape = (tuple(wishes), want.policy, _shape(want.pod), want.pinned, avoid)
+        shape = (want.shape, avoid)
         before = self._refused.get(shape)
         if before is not None:
-            return dataclasses.replace(before, want=want)
+            return before
         found: choice.Choice | None = None
         refusal: Refusal | None = None
         room = want.pod.room if want.pod is not None else pods.Room()
         try:
             found = self.chooser.choose(wishes, want.policy, lambda node: self._bar(want, node, avoid) == "", room)
         except errors.NotReady as error:
-            refusal = Refusal(want=want, message=str(error))
+            refusal = Refusal(message=str(error))
         except (errors.Invalid, search.TooHard) as error:
-            refusal = Refusal(want=want, message=str(error), never=isinstance(error, errors.Invalid))
+            refusal = Refusal(message=str(error), never=isinstance(error, errors.Invalid))
         if found is None:
-            refusal = refusal or self._why(want, wishes, avoid)
+            refusal = refusal or self.answers.of(shape, lambda: self._why(want, wishes, avoid))
             if not refusal.never and want.created <= self.before and len(self._kept) < _KEPT:
                 self._keep(want, wishes, avoid)
             self._refused[shape] = refusal
             return refusal
         return self._booked(want, found)
 
-    def decide_all(self, wants: Sequence[mirror.Want]) -> list[Allotment] | list[Refusal]:
-        """A gang: an allotment for each, or a refusal for each and nothing booked."""
+    def decide_all(self, wants: Sequence[mirror.Want]) -> list[Allotment] | Refusal:
+        """A gang: an allotment for each, or a refusal and nothing booked."""
         pod = wants[0].pod
         assert pod is not None
         there = len(wants) + self.known.settled((pod.namespace, pod.gang))
         if there < pod.gang_size:
             message = f"{there} of {pod.gang_size} pods of gang {pod.gang} are there; none is allocated before all are"
-            return [Refusal(want=want, message=message) for want in wants]
+            return Refusal(message=message)
         given: list[Allotment] = []
-        kept = dict(self._kept)
+        kept, refused = dict(self._kept), dict(self._refused)
         for want in wants:
             found = self.decide(want)
             if isinstance(found, Allotment):
@@ -102,9 +154,9 @@ class Turn:
             for one in given:
                 self.take_back(one.want, one.want.claims)
             self._kept = kept  # for a gang no node is kept: one is of no use to it
-            self._refused.clear()  # they were refused beside bookings that are gone again
+            self._refused = refused  # what was refused since was so beside bookings that are gone again
             message = f"gang {pod.gang}: {len(given)} of {len(wants)} pods fit, and no more: {found.message}"
-            return [dataclasses.replace(found, want=want, message=message) for want in wants]
+            return dataclasses.replace(found, message=message)
         return given
 
     def take_back(self, want: mirror.Want, claims: Iterable[mirror.Claim]) -> None:
@@ -155,7 +207,6 @@ class Turn:
         given = [node for node in known.nodes.values() if any(pool.here for pool in known.pools_of(node))]
         if not given:
             return Refusal(
-                want=want,
                 message=f"no node gives its cards to the controller; label one {names.ALLOCATED_BY_LABEL}={names.BY_CONTROLLER}",
             )
         told = explanation.nearest(wishes, world.World(cluster=known), lambda node: self._bar(want, node, avoid))
@@ -163,7 +214,6 @@ class Turn:
         end = "; it would not fit either if all of them were empty" if never and len(given) <= _LOOKED_AT else ""
         texts = "; ".join(group.text for group in told[:_TOLD])
         return Refusal(
-            want=want,
             message=f"{len(given)} nodes give cards to the controller; {texts}{end}",
             never=bool(end),
             reason=told[0].reason,
@@ -188,8 +238,3 @@ def _fits_empty(known: cluster.Cluster, given: Sequence[nodes.Node], wishes: Seq
         except errors.ElasticGPUError:
             continue
     return False
-
-
-def _shape(pod: pods.Pod | None) -> Any:
-    """What of the pod decides where it may go."""
-    return None if pod is None else (pod.room, pod.selector, pod.terms, pod.tolerations)

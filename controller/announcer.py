@@ -4,8 +4,9 @@
     allocator --> refusals -+
     RemoteLeases -----------+--> notices.due --> events --> API server
 
-What must stay true: no more than `_PER_S` events a second whatever happens to the cluster, and one object an event of
-its own name, so that a repeat counts up instead of adding one. An event that cannot be written is not important enough
+What must stay true: no more than `_PER_S` events a second whatever happens to the cluster, and of many that wait alike the
+first few are told and remembered, in each namespace; one object an event of its own name, so that a repeat counts up
+instead of adding one. An event that cannot be written is not important enough
 to be tried at once: the next picture says it again.
 """
 
@@ -48,9 +49,9 @@ class Announcer:
         self._series = series
         self._clock = clock
         self._said: dict[tuple[str, notices.Reason], notices.Said] = {}
-        self._refused: Sequence[allotment.Refusal] = ()
+        self._refused: Sequence[allotment.Refused] = ()
 
-    def hear(self, refused: Sequence[allotment.Refusal]) -> None:
+    def hear(self, refused: Sequence[allotment.Refused]) -> None:
         """All whom the allocator refuses at present, in place of what it said before."""
         self._refused = refused
 
@@ -87,24 +88,26 @@ class Announcer:
 
 def _decided(
     now: observer.Scene,
-    refused: Iterable[allotment.Refusal],
+    refused: Sequence[allotment.Refused],
     leases: Iterable[remote.Intent],
     said: notices.Known,
     at: datetime.datetime,
 ) -> tuple[list[notices.Notice], set[tuple[str, notices.Reason]]]:
     """What to say, and of what was said that which still holds."""
-    answers = [notice for refusal in refused for notice in _of_refusal(refusal)]
-    answers += notices.of_leases(leases, now.seen)
-    still = {notice.key for notice in notices.wanted(now.view, now.seen, answers)} if said else set()
+    told = [notice for one in refused if one.refusal is not allotment.LATER for notice in _of_refused(one)]
+    told += notices.of_leases(leases, now.seen)
+    answers = notices.Answers(notices=told, uids=frozenset().union(*(one.keys for one in refused)))
+    still = {notice.key for notice in notices.wanted(now.view, now.seen, answers) if notice.key in said}
     return list(itertools.islice(notices.due(now.view, now.seen, said, at, answers), _MOST)), still
 
 
-def _of_refusal(refusal: allotment.Refusal) -> Iterator[notices.Notice]:
-    """For the claims and their pod. It has no time, so that it is said at once."""
+def _of_refused(refused: allotment.Refused) -> Iterator[notices.Notice]:
+    """For the claims of the first and their pods. It has no time, so that it is said at once."""
+    refusal = refused.refusal
     reason = notices.Reason.NEVER if refusal.never else notices.Reason.REFUSED
-    about = [("ResourceClaim", one.namespace, one.name, one.uid) for one in refusal.want.claims]
-    if (pod := refusal.want.pod) is not None:
-        about.append(("Pod", pod.namespace, pod.name, pod.uid))
+    about = [("ResourceClaim", one.namespace, one.name, one.uid) for want in refused.wants for one in want.claims]
+    users = (want.pod for want in refused.wants if want.pod is not None)
+    about += [("Pod", pod.namespace, pod.name, pod.uid) for pod in users]
     for kind, namespace, name, uid in about:
         yield notices.Notice(
             kind=kind, namespace=namespace, name=name, uid=uid, reason=reason,

@@ -8,8 +8,7 @@ for those who may know the names.
 import contextlib
 import functools
 import itertools
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import prometheus_client
 from prometheus_client.core import GaugeMetricFamily
@@ -63,7 +62,7 @@ class Metrics:
             ["reason"],
             registry=self.registry,
         )
-        self.waiting(())
+        self.waiting({})
         self._actions = prometheus_client.Counter(
             _PREFIX + "remote_actions",
             "What was done for remote cards, with pools and the API server.",
@@ -104,13 +103,12 @@ class Metrics:
         self._sums.view = self._spaces.view = now.view
         self._sums.complete = not now.view.unknown
 
-    def waiting(self, reasons_: Sequence[reasons.Reason | None]) -> None:
-        """Pods and claims that were looked at and not allocated: what came closest for each."""
-        self._waiting.set(len(reasons_))
-        counted = Counter(reasons_)
+    def waiting(self, counted: Mapping[reasons.Reason | None, int]) -> None:
+        """How many pods and claims were looked at and not allocated, by what came closest."""
+        self._waiting.set(sum(counted.values()))
         for reason in reasons.Reason:
-            self._refused.labels(reason.value).set(counted[reason])
-        self._refused.labels("Other").set(counted[None])
+            self._refused.labels(reason.value).set(counted.get(reason, 0))
+        self._refused.labels("Other").set(counted.get(None, 0))
 
     def nodes(self) -> bytes:
         """The series of nodes, as Prometheus reads them: 25,000 in a large cluster, for which the library takes too long."""

@@ -1,11 +1,11 @@
 """The watched objects as the allocator's cluster, and what waits for an allocation.
 
     objects of the watches --take--> Cluster (cards that are ours to give, what is booked, nodes, pods)
-                           --waiting--> Wants: a pod's claims, or a claim that is allocated at once
+                           --lines--> Wants: a pod's claims, or a claim that is allocated at once; who asks alike in one line
 
 Only cards of nodes that are given to the controller are in it: those that say so and bear the taint that keeps
 kube-scheduler away, for long enough that it has seen it. Objects are compared by identity, so that a turn costs what
-has changed, and a look at the rest.
+has changed, and a look at the rest; what waits is looked at again only when it, or a claim of it, has changed.
 """
 
 import dataclasses
@@ -13,17 +13,16 @@ import datetime
 import functools
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from allocation import bookings, cluster, devices, fragmentation, nodes, pods, policies, requests
 from api import names, resource, v1alpha1
-from controller import snapshot
-from view import objects
+from controller import lines, news, snapshot
+from view import ledger, objects
 
 JSON = Mapping[str, Any]
-T = TypeVar("T")
 FINALIZER = "resource.kubernetes.io/delete-protection"
 _SETTLED = datetime.timedelta(seconds=10)
 """After so long kube-scheduler has seen a taint, and what it chose before is written."""
@@ -76,6 +75,25 @@ class Want:
         if self.pod is None:
             return (0, self.claims[0].created, self.claims[0].uid)
         return (-self.pod.priority, self.pod.created, self.pod.uid)
+
+    @property
+    def shape(self) -> Hashable:
+        """Who has the same can be met by the same."""
+        wishes = tuple(one.asked.wish for one in self.claims if one.asked is not None)
+        pod = self.pod
+        whom = None if pod is None else (pod.room, pod.selector, pod.terms, pod.tolerations)
+        return (wishes, self.policy, whom, self.pinned)
+
+    @property
+    def line(self) -> Hashable:
+        """By namespace, since people look into their own; a gang is a line of its own."""
+        if self.pod is not None and self.pod.gang:
+            return (self.pod.namespace, self.pod.gang)
+        return (self.claims[0].namespace, self.shape)
+
+    @property
+    def together(self) -> bool:
+        return self.pod is not None and bool(self.pod.gang)
 
     @property
     def created(self) -> str:
@@ -131,26 +149,6 @@ def slice_(data: JSON) -> Slice:
     return Slice(given=given, since=max(times) if len(times) == len(since) else None)
 
 
-class _Seen(Generic[T]):
-    """The objects of one watch as they were at the last look."""
-
-    def __init__(self) -> None:
-        self._seen: dict[str, T] = {}
-
-    def news(self, objects: Mapping[str, T]) -> tuple[list[tuple[str, T]], list[tuple[str, T]]]:
-        """(key, object) of those that are new or changed, and of those that are gone."""
-        changed = [(key, found) for key, found in objects.items() if self._seen.get(key) is not found]
-        gone = (
-            []
-            if len(self._seen) + len(changed) == len(objects)
-            else [(key, found) for key, found in self._seen.items() if key not in objects]
-        )
-        self._seen.update(changed)
-        for key, _ in gone:
-            del self._seen[key]
-        return changed, gone
-
-
 class Mirror:
     """The cluster as it was last taken in. `unsettled`: until when nodes that have just been given are left alone."""
 
@@ -161,14 +159,19 @@ class Mirror:
         self._classes: dict[str, policies.Policy] = {}
         self._immediate: set[str] = set()
         self._pods: dict[str, pods.Pod] = {}
-        self._open: dict[str, Claim] = {}
+        self.lines: lines.Lines[Want] = lines.Lines()
+        """All that could be allocated, in the order in which it should be."""
+        self._users: ledger.Index[str, str] = ledger.Index()
+        """Claim -> the pods that wait for it."""
+        self._moved_claims: set[str] = set()
+        self._moved_pods: set[str] = set()
         self._late: dict[str, Slice] = {}
         self._rules: tuple[objects.TaintRule, ...] = ()
-        self._seen_claims: _Seen[Claim] = _Seen()
-        self._seen_pods: _Seen[pods.Pod | None] = _Seen()
-        self._seen_nodes: _Seen[nodes.Node] = _Seen()
-        self._seen_slices: _Seen[Slice] = _Seen()
-        self._seen_classes: _Seen[snapshot.DeviceClass] = _Seen()
+        self._seen_claims: news.Seen[Claim] = news.Seen()
+        self._seen_pods: news.Seen[pods.Pod | None] = news.Seen()
+        self._seen_nodes: news.Seen[nodes.Node] = news.Seen()
+        self._seen_slices: news.Seen[Slice] = news.Seen()
+        self._seen_classes: news.Seen[snapshot.DeviceClass] = news.Seen()
 
     def classes(self, now: snapshot.Snapshot) -> None:
         """Which classes are ours to allocate: those that say so, and whose DeviceClass is in place."""
@@ -185,8 +188,12 @@ class Mirror:
             and (made := now.device_classes.get(item.name)) is not None
             and made.owner_uid == item.uid
         }
+        before = self._classes, self._immediate
         self._classes = {name: policies.Policy(found.policy.value) for name, found in ours.items()}
         self._immediate = {name for name, found in ours.items() if found.mode is v1alpha1.AllocationMode.IMMEDIATE}
+        if before != (self._classes, self._immediate):
+            self._moved_claims |= self.claims.keys()
+            self._moved_pods |= self._pods.keys()
 
     def take(
         self,
@@ -209,8 +216,9 @@ class Mirror:
         changed_claims, gone_claims = self._seen_claims.news(claims)
         for key, before in gone_claims:
             self.cluster.book(before.uid, ())
+            self.lines.drop(before.uid)
             self.claims.pop(key, None)
-            self._open.pop(key, None)
+            self._moved_claims.add(key)
         for key, found in changed_claims:
             self._take_claim(key, found)
         changed_pods, gone_pods = self._seen_pods.news(pods)
@@ -220,7 +228,11 @@ class Mirror:
             self._drop_pod(key)
             if pod is not None:
                 self._pods[key] = pod
+                self._users.put(key, _claims_of(pod) if pod.waiting else ())
                 self.cluster.guest(pod.uid, pod.node, pod.room)
+                self._moved_pods.add(key)
+                self._moved_claims |= set(_claims_of(pod)) if pod.waiting else set()
+        self._line_up()
 
     def restore(self, claim: Claim) -> None:
         """A choice came to nothing: the claim holds again what it is known to hold."""
@@ -254,19 +266,26 @@ class Mirror:
                 asked[kind] += 1
         return fragmentation.Mix(asked)
 
-    def waiting(self) -> list[Want]:
-        """All that could be allocated, in the order in which it should be."""
-        found, of_pods = [], set[str]()
-        for pod in self._pods.values():
-            if pod.waiting and pod.claims:
-                want = self._want(pod)
-                of_pods |= {f"{pod.namespace}/{name}" for name in pod.claims}
-                if want is not None:
-                    found.append(want)
-        for key, one in self._open.items():
-            if key not in of_pods and self._ours(one) and self._at_once(one):
-                found.append(Want(claims=(one,), policy=self._policy(one)))
-        return sorted(found, key=lambda want: want.order)
+    def _line_up(self) -> None:
+        """Those that have changed since the last time, and the pods that wait for them."""
+        for key in self._moved_pods | self._users.of(*self._moved_claims):
+            pod = self._pods.get(key)
+            if pod is not None and pod.waiting and pod.claims:
+                self.cluster.guest(pod.uid, "", pod.room)  # what its claims bound it to before does not count
+                self._stand(pod.uid, self._want(pod))
+        for key in self._moved_claims:
+            one = self.claims.get(key)
+            if one is not None:
+                alone = self._ours(one) and self._at_once(one) and not self._users.of(key)
+                self._stand(one.uid, Want(claims=(one,), policy=self._policy(one)) if alone else None)
+        self._moved_pods.clear()
+        self._moved_claims.clear()
+
+    def _stand(self, key: str, want: Want | None) -> None:
+        if want is None:
+            self.lines.drop(key)
+        else:
+            self.lines.put(want)
 
     def _want(self, pod: pods.Pod) -> Want | None:
         """None while a claim is not made yet, or nothing of it is ours to allocate."""
@@ -303,17 +322,18 @@ class Mirror:
         before = self.claims.get(key)
         if before is not None and before.uid != found.uid:
             self.cluster.book(before.uid, ())
+            self.lines.drop(before.uid)
         self.claims[key] = found
         self.cluster.book(found.uid, found.pieces)
-        if found.allocated or found.deleting:
-            self._open.pop(key, None)
-        else:
-            self._open[key] = found
+        self._moved_claims.add(key)
 
     def _drop_pod(self, key: str) -> None:
         before = self._pods.pop(key, None)
         if before is not None:
             self.cluster.guest(before.uid, "", before.room)
+            self.lines.drop(before.uid)
+            self._users.put(key, ())
+            self._moved_claims |= set(_claims_of(before)) if before.waiting else set()
 
     def _take_slices(
         self, slices: Mapping[str, Slice], rules: tuple[objects.TaintRule, ...], at: datetime.datetime
@@ -360,6 +380,10 @@ def _tainted(device: devices.Device, rules: tuple[objects.TaintRule, ...]) -> de
     if not more:
         return device
     return dataclasses.replace(device, look=dataclasses.replace(device.look, taints=(*device.look.taints, *more)))
+
+
+def _claims_of(pod: pods.Pod) -> tuple[str, ...]:
+    return tuple(f"{pod.namespace}/{name}" for name in pod.claims)
 
 
 def _only(terms: tuple[nodes.Term, ...] | None) -> str:

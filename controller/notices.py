@@ -4,11 +4,12 @@
 
 What must stay true: an event says something new, or is an hour old; numbers that change in its text do not count as
 new. Nothing is said of what passes by itself within seconds, and of what was there long before anybody watched only
-what is wrong.
+what is wrong. Of a namespace's pods that wait, those that wait longest are told, so many and no more.
 """
 
 import datetime
 import enum
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ _PAUSE_S = 60.0
 _NEWS_S = 300.0
 """A card that was got longer ago is no news."""
 _SHOWN = 4
+_WAITING = 64
+"""Pods of a namespace that are told why they wait."""
 _NO_NEWS = (names.RETAINED_TAINT, names.RELEASING_TAINT, names.BACK_OFF_TAINT, names.REMOTE_LOST_TAINT)
 """Taints that say nothing about a pod's own card, as it was released or is given back, or less than its lease does."""
 
@@ -86,10 +89,23 @@ class Said:
 Known = Mapping[tuple[str, Reason], Said]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What others than the picture say: the allocator's refusals, leases of remote cards. `uids`: of all whom it concerns,
+    of whom the first few are told.
+    """
+
+    notices: Sequence[Notice] = ()
+    uids: frozenset[str] = frozenset()
+
+
+_NONE = Answers()
+
+
 def due(
-    view: join.View, seen: objects.Objects, said: Known, now: datetime.datetime, answers: Sequence[Notice] = ()
+    view: join.View, seen: objects.Objects, said: Known, now: datetime.datetime, answers: Answers = _NONE
 ) -> Iterator[Notice]:
-    """What to say now. Lazy. `answers`: what others than the picture say: the allocator's refusals, leases of remote cards."""
+    """What to say now. Lazy."""
     if seen.slices.unknown or seen.claims.unknown or seen.pods.unknown:
         return
     for notice in wanted(view, seen, answers):
@@ -105,27 +121,31 @@ def due(
         yield notice
 
 
-def wanted(view: join.View, seen: objects.Objects, answers: Sequence[Notice] = ()) -> Iterator[Notice]:
+def wanted(view: join.View, seen: objects.Objects, answers: Answers = _NONE) -> Iterator[Notice]:
     """All that holds now, whether it was said or not. Why a pod has no card is said once, by who decides."""
-    answered = {notice.uid for notice in answers if notice.reason in _WHY_NOT}
+    answered = {notice.uid for notice in answers.notices if notice.reason in _WHY_NOT} | answers.uids
     pods = {(pod.namespace, pod.name): pod.uid for pod in seen.pods.items}
     since = {claim.uid: claim.since for claim in seen.claims.items}
     claims = {(claim.namespace, claim.name): claim for claim in seen.claims.items}
     for pod in view.pods:
-        if pod.waiting and pods[pod.namespace, pod.name] in answered:
-            continue
         if pod.waiting:
-            yield _of_pod(pod, pods, Reason.WAITS, pod.waiting, pod.waiting.partition(";")[0], pod.waits_since)
-        elif pod.cards and pod.node:
+            continue
+        if pod.cards and pod.node:
             got = max(
                 (since[claims[pod.namespace, name].uid] for name in pod.claims if (pod.namespace, name) in claims),
                 default="",
             )
             text = f"has {_listed(pod.cards)}"
             yield _of_pod(pod, pods, Reason.GOT, text, text, got, normal=True)
+    waiting = [pod for pod in view.pods if pod.waiting and pods[pod.namespace, pod.name] not in answered]
+    told: Counter[str] = Counter()
+    for pod in sorted(waiting, key=lambda one: one.waits_since):
+        told[pod.namespace] += 1
+        if told[pod.namespace] <= _WAITING:
+            yield _of_pod(pod, pods, Reason.WAITS, pod.waiting, pod.waiting.partition(";")[0], pod.waits_since)
     yield from _of_tainted(view.cards)
     yield from _of_leaks(view.problems, claims)
-    yield from answers
+    yield from answers.notices
 
 
 def of_leases(intents: Iterable[remote.Intent], seen: objects.Objects) -> Iterator[Notice]:

@@ -2,6 +2,7 @@
 
 import collections
 import datetime
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import given, settings
@@ -28,8 +29,16 @@ class Store:
         self.kinds[kind][name] = body
 
 
-def a_mirror(store: Store) -> mirror.Mirror:
-    known = mirror.Mirror()
+def a_mirror(store: Store, known: mirror.Mirror | None = None, seen: dict[int, Any] | None = None) -> mirror.Mirror:
+    """`known`: to go on with. `seen`: by body, what was read of it, since what did not change is the very same to a mirror."""
+    known, seen = known or mirror.Mirror(), {} if seen is None else seen
+
+    def read(kind: str, project: Callable[[dict[str, Any]], Any], space: str = "") -> dict[str, Any]:
+        for one in store.kinds[kind].values():
+            if id(one) not in seen:
+                seen[id(one)] = one, project(one)
+        return {f"{space}{name}": seen[id(one)][1] for name, one in store.kinds[kind].items()}
+
     item = snapshot.gpu_class(store.kinds["elasticgpuclasses"][cluster_of.NAME])
     made = snapshot.DeviceClass(
         name=item.name, uid="u", resource_version="1", made_from=item.name, owner_uid=item.uid,
@@ -37,10 +46,10 @@ def a_mirror(store: Store) -> mirror.Mirror:
     )  # fmt: skip
     known.classes(snapshot.build(1, [item], [made], []))
     known.take(
-        slices={name: mirror.slice_(one) for name, one in store.kinds["resourceslices"].items()},
-        nodes={name: pods.node(one) for name, one in store.kinds["nodes"].items()},
-        claims={f"default/{name}": mirror.claim(one) for name, one in store.kinds["resourceclaims"].items()},
-        pods={f"default/{name}": pods.pod(one) for name, one in store.kinds["pods"].items()},
+        slices=read("resourceslices", mirror.slice_),
+        nodes=read("nodes", pods.node),
+        claims=read("resourceclaims", mirror.claim, "default/"),
+        pods=read("pods", pods.pod, "default/"),
         rules={},
         at=NOW,
     )
@@ -52,7 +61,7 @@ def a_round(store: Store, before: str) -> list[str]:
     known = a_mirror(store)
     turn = allotment.Turn(known=known, chooser=choice.Chooser(known.cluster), share_id=lambda: "s", before=before)
     got = []
-    for want in known.waiting():
+    for _, (want,) in known.lines.march(()):
         found = turn.decide(want)
         if isinstance(found, allotment.Allotment):
             (claim,) = want.claims
@@ -100,14 +109,10 @@ def test_a_gang_has_all_that_it_asks_for_or_nothing(gangs: list[list[int]], miss
     turn = allotment.Turn(known=known, chooser=choice.Chooser(known.cluster), share_id=lambda: "s", avoided={})
     taken: collections.Counter[tuple[str, str]] = collections.Counter()
     seen = 0
-    together: dict[str, list[mirror.Want]] = {}
-    for want in known.waiting():
-        together.setdefault(want.pod.gang if want.pod else "", []).append(want)
-    for wants in together.values():
+    for _, wants in known.lines.march(()):
         found = turn.decide_all(wants)
-        assert len(found) == len(wants)
         seen += len(wants)
-        given_ = [one for one in found if isinstance(one, allotment.Allotment)]
+        given_ = [] if isinstance(found, allotment.Refusal) else found
         number = int(str(wants[0].pod and wants[0].pod.gang)[1:])
         assert len(given_) in ((0,) if number in missing else (0, len(gangs[number])))
         for one in given_:
@@ -163,7 +168,7 @@ def test_what_is_refused_says_what_came_closest_in_the_words_of_explain() -> Non
     cluster_of.put_pod(store, "three", "three")
     known = a_mirror(store)
     turn = allotment.Turn(known=known, chooser=choice.Chooser(known.cluster), share_id=lambda: "s")
-    told = {str(want).partition("/")[2]: turn.decide(want) for want in known.waiting()}
+    told = {str(want).partition("/")[2]: turn.decide(want) for _, (want,) in known.lines.march(())}
     refused = {name: found for name, found in told.items() if isinstance(found, allotment.Refusal)}
     assert {name: found.reason for name, found in refused.items()} == {
         "half": Reason.CAPACITY,
@@ -174,7 +179,7 @@ def test_what_is_refused_says_what_came_closest_in_the_words_of_explain() -> Non
     assert "on nodes that are ruled out: the pod's node selector" in refused["elsewhere"].message
     assert "wants 3 cards on one node; node-1 has most, with 2" in refused["three"].message
     series = metrics.Metrics()
-    series.waiting([found.reason for found in refused.values()])
+    series.waiting(collections.Counter(found.reason for found in refused.values()))
     name = "elasticgpu_controller_allocation_refused"
     assert series.registry.get_sample_value(name, {"reason": "NotEnoughLeft"}) == 1
     assert series.registry.get_sample_value(name, {"reason": "Held"}) == 0

@@ -88,9 +88,33 @@ def test_a_pod_that_the_allocator_answers_is_not_told_a_second_reason_and_again_
     found = seen(a_slice(a_card()), *a_waiting_pod())
     (waits,) = notices.due(join.View(found), found, {}, NOW)
     refused = dataclasses.replace(waits, reason=notices.Reason.REFUSED, message="no room on 2 nodes", since="")
-    assert list(notices.due(join.View(found), found, {}, NOW, [refused])) == [refused]
-    assert list(notices.due(join.View(found), found, said_of(refused), later(3599), [refused])) == []
-    assert list(notices.due(join.View(found), found, said_of(refused), later(3600), [refused])) == [refused]
+    answers = notices.Answers(notices=[refused])
+    assert list(notices.due(join.View(found), found, {}, NOW, answers)) == [refused]
+    assert list(notices.due(join.View(found), found, said_of(refused), later(3599), answers)) == []
+    assert list(notices.due(join.View(found), found, said_of(refused), later(3600), answers)) == [refused]
+
+
+def test_a_pod_behind_the_first_of_those_that_the_allocator_answers_alike_is_told_nothing_else() -> None:
+    found = seen(a_slice(a_card()), *a_waiting_pod())
+    answers = notices.Answers(uids=frozenset({"uid-patient"}))
+    assert list(notices.due(join.View(found), found, {}, NOW, answers)) == []
+
+
+def test_of_a_namespace_those_pods_that_wait_longest_are_told_and_another_namespace_is_not_behind_them() -> None:
+    wish, pod, device_class = a_waiting_pod()
+    conditions = pod["status"]["conditions"]
+
+    def waiting(number: int, namespace: str) -> JSON:
+        told = [conditions[0] | {"lastTransitionTime": f"2026-01-01T00:0{number % 5}:00Z"}]
+        meta = {**pod["metadata"], "name": f"p{number}", "uid": f"{namespace}-{number}", "namespace": namespace}
+        return pod | {"metadata": meta, "status": pod["status"] | {"conditions": told}}
+
+    crowd = [waiting(number, "ml") for number in range(400)]
+    other = {**wish, "metadata": {**wish["metadata"], "namespace": "web", "uid": "w"}}
+    found = due(a_slice(a_card()), device_class, wish, other, *crowd, waiting(4, "web"))
+    assert {notice.uid for notice in found} >= {"web-4"}
+    assert {int(notice.name[1:]) % 5 for notice in found if notice.namespace == "ml"} == {0}
+    assert len(found) == 65
 
 
 def test_each_pod_on_a_tainted_card_is_told() -> None:
@@ -157,7 +181,7 @@ def told_of(
     *leases: JSON, said: notices.Known | None = None, at: datetime.datetime = NOW
 ) -> list[tuple[str, str, str]]:
     found = seen(a_claim("far", pods=("pod",)), a_pod(claim="far"), a_claim("other"), a_pod("stranger", claim="other"))
-    answers = list(notices.of_leases([remote.intent(one) for one in leases], found))
+    answers = notices.Answers(notices=list(notices.of_leases([remote.intent(one) for one in leases], found)))
     return [
         (notice.kind, notice.name, f"{notice.reason}: {notice.message}")
         for notice in notices.due(join.View(found), found, said or {}, at, answers)

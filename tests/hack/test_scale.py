@@ -1,13 +1,9 @@
 """The large cluster that the controller is measured with is what it says it is."""
 
-import datetime
 from collections import Counter
-from typing import Any
 
-from allocation import choice, pods
 from api import names
-from controller import allotment, mirror, snapshot
-from hack.scale import load, objects, pending
+from hack.scale import load, objects
 from kube import slices
 from view import join, reader
 from view import objects as seen
@@ -60,53 +56,3 @@ def test_a_slice_given_to_the_controller_replaces_the_one_that_is_there() -> Non
     assert after["metadata"]["name"] == before["metadata"]["name"]
     taints = [taint["key"] for device in after["spec"]["devices"] for taint in device["taints"]]
     assert taints == [names.ALLOCATED_BY_TAINT] * objects.CARDS
-
-
-class _Counting(choice.Chooser):
-    """How often a choice was really made."""
-
-    made = 0
-
-    def choose(self, *given: Any, **more: Any) -> choice.Choice | None:
-        self.made += 1
-        return super().choose(*given, **more)
-
-
-def test_thousands_of_claims_that_ask_the_same_in_vain_are_looked_at_once_and_keep_what_they_ask_once() -> None:
-    known = mirror.Mirror()
-    known.classes(_classes())
-    claims = {one["metadata"]["name"]: mirror.claim(one) for one in map(_pending, range(3000))}
-    given = {"s": mirror.slice_(_given())}
-    nodes = {objects.node_name(0): pods.node(objects.node(0))}
-    known.take(slices=given, nodes=nodes, claims=claims, pods={}, rules={}, at=datetime.datetime.now(datetime.UTC))
-    chooser = _Counting(known.cluster)
-    turn = allotment.Turn(known=known, chooser=chooser, share_id=str)
-    refused = [turn.decide(want) for want in known.waiting()]
-    assert len(refused) == 3000
-    assert all(isinstance(one, allotment.Refusal) and one.never for one in refused)
-    assert chooser.made == 1
-    assert len({id(one.asked.wish) for one in claims.values() if one.asked is not None}) == 1
-
-
-def _pending(number: int) -> objects.JSON:
-    found = pending.claim(number)
-    found["metadata"]["resourceVersion"] = "1"
-    return found
-
-
-def _given() -> objects.JSON:
-    (body,) = objects.slices_of(0, "u", given=True)
-    for device in body["spec"]["devices"]:
-        for taint in device["taints"]:
-            taint["timeAdded"] = objects.THEN
-    return body
-
-
-def _classes() -> snapshot.Snapshot:
-    body = objects.gpu_class(pending.CLASS, "Controller", "Immediate")
-    body["metadata"] |= {"uid": "u", "resourceVersion": "1"}
-    owner = {"kind": "ElasticGPUClass", "uid": "u"}
-    meta = {"name": pending.CLASS, "uid": "d", "resourceVersion": "1", "ownerReferences": [owner]}
-    text = {"cel": {"expression": f'device.driver == "{names.LOCAL_DRIVER}"'}}
-    made = {"metadata": meta, "spec": {"selectors": [text]}}
-    return snapshot.build(1, [snapshot.gpu_class(body)], [snapshot.device_class(made)], [])
