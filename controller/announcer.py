@@ -97,7 +97,8 @@ def _decided(
     told = [notice for one in refused if one.refusal is not allotment.LATER for notice in _of_refused(one)]
     told += notices.of_leases(leases, now.seen)
     answers = notices.Answers(notices=told, uids=frozenset().union(*(one.keys for one in refused)))
-    still = {notice.key for notice in notices.wanted(now.view, now.seen, answers) if notice.key in said}
+    held = notices.wanted(now.view, now.seen, answers, after=notices.news_after(at))
+    still = {notice.key for notice in held if notice.key in said}
     return list(itertools.islice(notices.due(now.view, now.seen, said, at, answers), _MOST)), still
 
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from api import names
+from api import names, resource
 from api import remote as kinds
 from controller import remote
 from view import join, objects, picture, problems
@@ -108,7 +108,7 @@ def due(
     """What to say now. Lazy."""
     if seen.slices.unknown or seen.claims.unknown or seen.pods.unknown:
         return
-    for notice in wanted(view, seen, answers):
+    for notice in wanted(view, seen, answers, after=news_after(now)):
         age_s = _age_s(notice.since, now)
         if notice.normal and age_s > _NEWS_S:
             continue
@@ -121,20 +121,28 @@ def due(
         yield notice
 
 
-def wanted(view: join.View, seen: objects.Objects, answers: Answers = _NONE) -> Iterator[Notice]:
-    """All that holds now, whether it was said or not. Why a pod has no card is said once, by who decides."""
+def news_after(now: datetime.datetime) -> str:
+    """What a pod got before is no news; a second is allowed for times without fractions."""
+    return resource.timestamp(now - datetime.timedelta(seconds=_NEWS_S + 1))
+
+
+def wanted(view: join.View, seen: objects.Objects, answers: Answers = _NONE, *, after: str = "") -> Iterator[Notice]:
+    """All that holds now, whether it was said or not, but of what pods got only the news after that time: the rest are as
+    many as the cluster has pods. Why a pod has no card is said once, by who decides.
+    """
     answered = {notice.uid for notice in answers.notices if notice.reason in _WHY_NOT} | answers.uids
     pods = {(pod.namespace, pod.name): pod.uid for pod in seen.pods.items}
-    since = {claim.uid: claim.since for claim in seen.claims.items}
     claims = {(claim.namespace, claim.name): claim for claim in seen.claims.items}
     for pod in view.pods:
         if pod.waiting:
             continue
         if pod.cards and pod.node:
             got = max(
-                (since[claims[pod.namespace, name].uid] for name in pod.claims if (pod.namespace, name) in claims),
+                (claims[pod.namespace, name].since for name in pod.claims if (pod.namespace, name) in claims),
                 default="",
             )
+            if got < after:
+                continue
             text = f"has {_listed(pod.cards)}"
             yield _of_pod(pod, pods, Reason.GOT, text, text, got, normal=True)
     waiting = [pod for pod in view.pods if pod.waiting and pods[pod.namespace, pod.name] not in answered]

@@ -1,7 +1,6 @@
 """Pods that come at once, each with a claim of a quarter of a card, and how fast they are allocated and bound."""
 
 import concurrent.futures
-import threading
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,17 +45,15 @@ def wave(client: apiserver.Client, name: str, class_: str, pods: int, *, limit_s
     """Makes the claims and the pods, and watches until all are bound or the time is over."""
     found = Wave(began=time.monotonic())
     version = {path: client.request("GET", f"{path}?limit=1")["metadata"]["resourceVersion"] for path in _WATCHED}
-    watches = [
-        threading.Thread(target=_watch, args=(client, path, version[path], name, pods, limit_s, found), daemon=True)
-        for path in _WATCHED
-    ]
-    for each in watches:
-        each.start()
-    found.began = time.monotonic()
-    with concurrent.futures.ThreadPoolExecutor(_CALLERS) as callers:
-        list(callers.map(lambda number: _ask(client, name, f"{name}-{number:05}", class_), range(pods)))
-    for each in watches:
-        each.join()
+    with concurrent.futures.ThreadPoolExecutor(len(_WATCHED)) as watchers:
+        watches = [
+            watchers.submit(_watch, client, path, version[path], name, pods, limit_s, found) for path in _WATCHED
+        ]
+        found.began = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(_CALLERS) as callers:
+            list(callers.map(lambda number: _ask(client, name, f"{name}-{number:05}", class_), range(pods)))
+        for watch in watches:
+            watch.result()
     return found
 
 
@@ -85,14 +82,19 @@ def _ask(client: apiserver.Client, of: str, name: str, class_: str) -> None:
 def _watch(
     client: apiserver.Client, path: str, version: str, name: str, pods: int, limit_s: float, found: Wave
 ) -> None:
+    """Goes on where the API server ends a watch, as it does with one that it finds slow."""
     reached, seen = (_bound, found.bindings) if path == load.PODS else (_allocated, found.allocations)
-    query = f"watch=true&resourceVersion={version}&labelSelector=wave%3D{name}&timeoutSeconds={limit_s:.0f}"
-    for event in client.lines(f"{path}?{query}", limit_s + 60):
-        one = event["object"]
-        if reached(one):
-            seen.setdefault(one["metadata"]["name"], time.monotonic())
-        if len(seen) == pods:
-            return
+    while (left_s := found.began + limit_s - time.monotonic()) > 0:
+        query = f"watch=true&resourceVersion={version}&labelSelector=wave%3D{name}&timeoutSeconds={left_s + 1:.0f}"
+        for event in client.lines(f"{path}?{query}", left_s + 60):
+            one = event["object"]
+            if event["type"] == "ERROR":
+                raise RuntimeError(f"the watch of {path} ends: {one}")
+            version = one["metadata"]["resourceVersion"]
+            if reached(one):
+                seen.setdefault(one["metadata"]["name"], time.monotonic())
+            if len(seen) == pods:
+                return
 
 
 def _bound(pod: dict[str, Any]) -> bool:

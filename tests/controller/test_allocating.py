@@ -133,6 +133,10 @@ async def test_a_claim_waits_for_its_pod_and_then_has_finalizer_time_and_node(
         assert result(server, "one")["consumedCapacity"] == {"cores": "50", "memory": "25Gi"}  # type: ignore[index]
         (term,) = allocation["nodeSelector"]["nodeSelectorTerms"]
         assert term["matchFields"][0]["values"] == [card(server, "one")[0].removeprefix("egpu/")]
+        (user,) = found["status"]["reservedFor"]
+        pod = server.get(f"{PODS}/pod")
+        assert pod is not None
+        assert user == {"resource": "pods", "name": "pod", "uid": pod["metadata"]["uid"]}
 
 
 async def test_at_once_means_without_a_pod(server: FakeAPIServer, running: Running) -> None:
@@ -140,6 +144,22 @@ async def test_at_once_means_without_a_pod(server: FakeAPIServer, running: Runni
         put_class(server, mode="Immediate")
         put_claim(server, "one")
         await allocated(server, "one")
+        found = server.get(f"{CLAIMS}/one")
+        assert found is not None
+        assert "reservedFor" not in found["status"]
+
+
+async def test_a_write_that_hangs_holds_up_none_of_the_others(server: FakeAPIServer, running: Running) -> None:
+    everybody = [f"c{number:02}" for number in range(40)]
+    for name in everybody:
+        put_claim(server, name, cores=2)
+        put_pod(server, name, name, cpu="100m")
+    server.fault(method="PATCH", path="resourceclaims/c00", black_hole=True)
+    async with running():
+        await allocated(server, *everybody[1:], within_s=60)
+        assert result(server, "c00") is None
+        server.heal()
+        await allocated(server, "c00", within_s=60)
 
 
 async def test_three_halves_are_packed_on_two_cards_of_one_node(server: FakeAPIServer, running: Running) -> None:
