@@ -64,12 +64,12 @@ def measured(
         yield from storm.measured(api, controller, nodes, seconds=seconds)
         _say("kube-scheduler starts")
         stack.enter_context(stage.scheduler(binaries, api, directory))
-        crowd.wave(api.client, "warm", objects.BY_SCHEDULER, 1, limit_s=600)  # bound once it has read all
-        theirs = crowd.wave(api.client, "theirs", objects.BY_SCHEDULER, pods // 8, limit_s=120)
+        crowd.wave(api, "warm", objects.BY_SCHEDULER, 1, limit_s=600)  # bound once it has read all
+        theirs = crowd.wave(api, "theirs", objects.BY_SCHEDULER, pods // 8, limit_s=120)
         _say(f"kube-scheduler allocated {theirs.bound} of {pods // 8}; all nodes are given to the controller")
         crowd.give_all(api.client, nodes)
         controller.rest()  # a taint has to be ten seconds old too
-        ours = crowd.wave(api.client, "ours", objects.BY_CONTROLLER, pods, limit_s=240)
+        ours = crowd.wave(api, "ours", objects.BY_CONTROLLER, pods, limit_s=240)
         _say(f"{ours.allocated} of {pods} allocated by the controller, {ours.bound} bound")
         yield figures.Figure(name="pods a second, creation to bound", unit="1/s", ours=ours.bound_rate,
                              reference=theirs.bound_rate, at_least=10, relative=True)  # fmt: skip

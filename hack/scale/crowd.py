@@ -1,13 +1,19 @@
-"""Pods that come at once, each with a claim of a quarter of a card, and how fast they are allocated and bound."""
+"""Pods that come at once, each with a claim of a quarter of a card, and how fast they are allocated and bound.
+
+one claim and one pod --> API server, which checks and completes them, and stores nothing --> the patterns
+claims, then the pods by number --> etcd: two cores would be busy with making them, and both sides wait for that
+"""
 
 import concurrent.futures
+import copy
+import json
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
 from api import names
 from hack.measure import apiserver
-from hack.scale import load, objects
+from hack.scale import etcd, load, objects
 from kube import slices
 
 _CALLERS = 4
@@ -15,9 +21,10 @@ _CALLERS = 4
 
 @dataclass(slots=True, kw_only=True)
 class Wave:
-    """When, by the monotonic clock, each was seen allocated and bound."""
+    """When, by the monotonic clock, each was seen allocated and bound; when the first was made, and when the last."""
 
     began: float
+    made: float
     allocations: dict[str, float] = field(default_factory=dict)
     bindings: dict[str, float] = field(default_factory=dict)
 
@@ -41,17 +48,21 @@ class Wave:
         return len(seen) / (max(seen.values()) - self.began) if seen else 0.0
 
 
-def wave(client: apiserver.Client, name: str, class_: str, pods: int, *, limit_s: float) -> Wave:
+def wave(api: apiserver.APIServer, name: str, class_: str, pods: int, *, limit_s: float) -> Wave:
     """Makes the claims and the pods, and watches until all are bound or the time is over."""
-    found = Wave(began=time.monotonic())
+    client, now = api.client, time.monotonic()
+    found = Wave(began=now, made=now)
+    numbered = [f"{name}-{number:05}" for number in range(pods)]
+    claims, crowd = _patterns(client, name, class_)
     version = {path: client.request("GET", f"{path}?limit=1")["metadata"]["resourceVersion"] for path in _WATCHED}
     with concurrent.futures.ThreadPoolExecutor(len(_WATCHED)) as watchers:
         watches = [
             watchers.submit(_watch, client, path, version[path], name, pods, limit_s, found) for path in _WATCHED
         ]
+        _put_all(api.etcd_port, [_copy(claims, one) for one in numbered])
         found.began = time.monotonic()
-        with concurrent.futures.ThreadPoolExecutor(_CALLERS) as callers:
-            list(callers.map(lambda number: _ask(client, name, f"{name}-{number:05}", class_), range(pods)))
+        _put_all(api.etcd_port, [_copy(crowd, one) for one in numbered])
+        found.made = time.monotonic()
         for watch in watches:
             watch.result()
     return found
@@ -73,10 +84,27 @@ def _give(client: apiserver.Client, number: int) -> None:
         client.request("PUT", f"{load.SLICES}/{name}", body)
 
 
-def _ask(client: apiserver.Client, of: str, name: str, class_: str) -> None:
+def _patterns(client: apiserver.Client, of: str, class_: str) -> tuple[objects.JSON, objects.JSON]:
+    """A claim and its pod as the API server would store them."""
     labels = {"wave": of}
-    client.request("POST", load.CLAIMS, objects.claim(name, class_, labels=labels))
-    client.request("POST", load.PODS, objects.pod(name, claim_name=name, labels=labels))
+    claim = client.request("POST", f"{load.CLAIMS}?dryRun=All", objects.claim(of, class_, labels=labels))
+    return claim, client.request("POST", f"{load.PODS}?dryRun=All", objects.pod(of, claim_name=of, labels=labels))
+
+
+def _copy(pattern: objects.JSON, name: str) -> objects.JSON:
+    """Another object of that kind; a pod's claim is called as the pod is."""
+    found = copy.deepcopy(pattern)
+    found["metadata"] |= {"name": name, "uid": objects.uid(found["kind"], name)}
+    for entry in found["spec"].get("resourceClaims") or ():
+        entry["resourceClaimName"] = name
+    return found
+
+
+def _put_all(port: int, made: list[objects.JSON]) -> None:
+    store = etcd.Etcd(port)
+    for one in made:  # each with a version of its own: who watches goes on from one
+        store.put(load.key(one["kind"], one["metadata"]["name"]), json.dumps(one).encode())
+    store.close()
 
 
 def _watch(

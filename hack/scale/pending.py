@@ -28,7 +28,7 @@ def measured(api: apiserver.APIServer, controller: stage.Controller, count: int)
             store.put(load.key("ResourceClaim", one["metadata"]["name"]), json.dumps(one).encode())
         store.close()
         took = _all_refused(controller, count, began)
-        beside = crowd.wave(api.client, "beside", objects.BY_CONTROLLER, _BESIDE, limit_s=_LIMIT_S)
+        beside = crowd.wave(api, "beside", objects.BY_CONTROLLER, _BESIDE, limit_s=_LIMIT_S)
     finally:
         stop.set()
         watcher.join()
