@@ -76,10 +76,16 @@ class Delete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The status of the class `of`: a merge patch with preconditions."""
+    """The status of the class `of`: a merge patch with preconditions. `news`: more is different than numbers and texts."""
 
     of: str
     body: dict[str, Any]
+    news: bool
+
+    @property
+    def version(self) -> str:
+        """Of what it was decided by."""
+        return str(self.body["metadata"]["resourceVersion"])
 
 
 Write = Create | Change | Delete | Report
@@ -150,7 +156,8 @@ def _writes(
     status = _status(item, now, reason, message, found if reason is not Reason.NAME_TAKEN else None, at)
     if status != item.status:
         meta = {"uid": item.uid, "resourceVersion": item.resource_version}
-        yield Report(of=item.name, body={"metadata": meta, "status": msgspec.to_builtins(status)})
+        body = {"metadata": meta, "status": msgspec.to_builtins(status)}
+        yield Report(of=item.name, body=body, news=_gist(status) != _gist(item.status))
 
 
 def _holders(classes: tuple[snapshot.GPUClass, ...]) -> Mapping[str, str]:
@@ -235,6 +242,11 @@ def _status(
         matching_cards=count,
         conditions=tuple(_condition(before.get(state[0]), *state, item.generation, at) for state in states),
     )
+
+
+def _gist(status: v1alpha1.ClassStatus) -> object:
+    conditions = [(one.type, one.status, one.reason) for one in status.conditions]
+    return status.observed_generation, status.device_class, conditions
 
 
 def _condition(

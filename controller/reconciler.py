@@ -4,7 +4,8 @@
 
 What must stay true: nothing here changes a snapshot, only the watch shows what a write did. A write that lost a race
 waits for the newer picture; one that got no answer is decided anew after a growing pause; one that the API server
-refuses is remembered with its words, so that the status can tell and the same text is not sent again for minutes.
+refuses is remembered with its words, so that the status can tell and the same text is not sent again for minutes. Numbers
+in a class's status are written once in a while, and the last ones always.
 """
 
 import asyncio
@@ -23,6 +24,8 @@ _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 30.0
 _REFUSAL_S = 300.0
 """After so long a refused DeviceClass is tried again: rights and API servers change without a word to us."""
+_REPORT_S = 5.0
+"""Between two reports of a class that tell other numbers alone: while nodes come up there are new ones ten times a second."""
 
 
 class Outcome(enum.StrEnum):
@@ -50,16 +53,19 @@ class Reconciler:
         self._series = series
         self._clock = clock
         self._refusals: dict[str, tuple[classes.Refusal, float]] = {}
+        self._reported: dict[str, tuple[float, str]] = {}
+        """Class -> when its next numbers may be written, and the version that the last report was decided by."""
 
     async def run(self) -> None:
         """Works until it is cancelled."""
-        seen, failures = 0, 0
+        seen, failures, wait_s = 0, 0, _REFUSAL_S
         self._refusals.clear()
+        self._reported.clear()
         self._series.leading.set(1)
         try:
             while True:
-                now = await self._watch.newer(seen, within_s=_REFUSAL_S)
-                outcomes = await self._turn(now)
+                now = await self._watch.newer(seen, within_s=wait_s)
+                outcomes, wait_s = await self._turn(now)
                 failures = failures + 1 if Outcome.FAILED in outcomes else 0
                 seen = 0 if outcomes & {Outcome.FAILED, Outcome.REFUSED} else now.number
                 if failures:
@@ -67,12 +73,25 @@ class Reconciler:
         finally:
             self._series.leading.set(0)
 
-    async def _turn(self, now: snapshot.Snapshot) -> set[Outcome]:
+    async def _turn(self, now: snapshot.Snapshot) -> tuple[set[Outcome], float]:
+        """What became of the writes, and how soon there is something to do though nothing changes."""
         moment = asyncio.get_running_loop().time()
         self._refusals = {of: kept for of, kept in self._refusals.items() if kept[1] > moment}
         refusals = {of: refusal for of, (refusal, _) in self._refusals.items()}
         writes = classes.turn(now, refusals, resource.timestamp(self._clock()))
-        return {await self._perform(write) for write in writes}
+        self._reported = {of: kept for of, kept in self._reported.items() if kept[0] > moment}
+        outcomes, wait_s = set(), _REFUSAL_S
+        for write in writes:
+            if not isinstance(write, classes.Report):
+                outcomes.add(await self._perform(write))
+                continue
+            until, version = self._reported.get(write.of, (moment, ""))
+            if (until > moment and not write.news) or write.version == version:  # or the watch has not told of the last
+                wait_s = min(wait_s, max(until - moment, 0.0))
+                continue
+            outcomes.add(outcome := await self._perform(write))
+            self._reported[write.of] = moment + _REPORT_S, write.version if outcome is Outcome.DONE else ""
+        return outcomes, wait_s
 
     async def _perform(self, write: classes.Write) -> Outcome:
         log = _log.bind(write=type(write).__name__, name=write.of)

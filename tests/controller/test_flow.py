@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import datetime
 import functools
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from controller import __main__ as controller
-from controller import settings
+from controller import metrics, reconciler, settings, snapshot, watcher
 from kube import apiserver
 from tests.controller import objects
 from tests.fakes.apiserver import FakeAPIServer
@@ -209,3 +210,44 @@ async def test_a_resource_name_that_an_older_server_drops_is_told(server: FakeAP
     status, reason, message = condition(server, "Ready")
     assert (status, reason) == ("False", "Refused")
     assert "did not store spec.extendedResourceName" in message
+
+
+async def test_while_cards_come_one_by_one_their_number_is_written_now_and_then_and_the_last_one_in_the_end(
+    server: FakeAPIServer, tmp_path: Path
+) -> None:
+    shown, loop = asyncio.Condition(), asyncio.get_running_loop()
+    latest: list[snapshot.Snapshot] = []
+
+    async def until(count: int) -> None:
+        async with asyncio.timeout(60), shown:
+            await shown.wait_for(lambda: latest and sum(latest[-1].cards.values()) == count)
+
+    def show(now: snapshot.Snapshot) -> None:
+        latest.append(now)
+        told.append(loop.create_task(tell()))
+
+    async def tell() -> None:
+        async with shown:
+            shown.notify_all()
+
+    told: list[asyncio.Task[None]] = []
+    put_class(server)
+    async with apiserver.APIServer.connect(server.kubeconfig(tmp_path)) as api:
+        watch = watcher.Watcher(api)
+        work = reconciler.Reconciler(api, watch, metrics.Metrics(), lambda: datetime.datetime.now(datetime.UTC))
+        tasks = [asyncio.create_task(watch.run(show)), asyncio.create_task(work.run())]
+        await ready(server)
+        started, before = loop.time(), server.count("PATCH", "/status")
+        for number in range(30):
+            server.put(
+                f"{SLICES}/s{number}", objects.a_slice(objects.a_device("gpu"), pool=f"p{number}", name=f"s{number}")
+            )
+            await until(number + 1)
+        took_s = loop.time() - started
+        assert server.count("PATCH", "/status") - before <= 2 + took_s / 5  # it went from none to one, too
+        await server.until(
+            lambda: (server.get(f"{CLASSES}/{objects.NAME}") or {})["status"]["matchingCards"] == 30, within_s=60
+        )
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, *told, return_exceptions=True)
