@@ -28,6 +28,7 @@ from hack.measure import (
     growth,
     kubelet,
     lenders,
+    listing,
     openb,
     picture,
     plugins,
@@ -209,6 +210,8 @@ def alone(trace: Path | None, *, quick: bool) -> Iterator[figures.Figure]:
     yield from explaining.measured()
     say("the picture of 40,000 cards")
     yield from picture.measured()
+    say("kubectl egpu beside 40,000 cards")
+    yield from listing.measured()
     say("a controller with 20 pools of remote cards")
     yield from lenders.measured()
     if trace is not None:

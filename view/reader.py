@@ -18,6 +18,7 @@ from view import objects
 T = TypeVar("T")
 JSON = Mapping[str, Any]
 _METRICS_PORT = "metrics"
+_OWN = f"{names.LOCAL_DRIVER}/"
 _OURS = (names.LOCAL_DRIVER, names.REMOTE_DRIVER)
 
 
@@ -212,7 +213,7 @@ def _device(data: JSON) -> objects.Device:
         model=_alike(_own(attributes, names.PRODUCT_NAME).get("string")),
         bus_id=_alike((attributes.get(names.PCI_BUS_ID) or {}).get("string")),
         driver_version=_alike(_own(attributes, names.DRIVER_VERSION).get("version")),
-        capacity=_alike(tuple(sorted((_bare(key), _amount(value["value"])) for key, value in capacity.items()))),
+        capacity=_amounts(tuple((key, value["value"]) for key, value in capacity.items())),
         shared=bool(data.get("allowMultipleAllocations")),
         taints=tuple(_taint(item) for item in data.get("taints") or () if item["key"] != names.ALLOCATED_BY_TAINT),
     )
@@ -272,7 +273,7 @@ def _result(data: JSON, told: Mapping[tuple[str, str, str], JSON]) -> objects.Re
         device=_one(data["device"]),
         admin=bool(data.get("adminAccess")),
         share_id=data.get("shareID") or "",
-        consumed=_alike(tuple(sorted((_bare(key), _amount(value)) for key, value in consumed.items()))),
+        consumed=_amounts(tuple(consumed.items())),
         enforcement=_alike(str(held)),
         remote=data["driver"] == names.REMOTE_DRIVER,
         awaited=_awaited(data, said),
@@ -320,17 +321,17 @@ def _conditions(status: JSON) -> tuple[objects.Condition, ...]:
 
 
 def _own(entries: JSON, name: str) -> JSON:
-    found: JSON = entries.get(name) or entries.get(f"{names.LOCAL_DRIVER}/{name}") or {}
+    found: JSON = entries.get(name) or entries.get(_OWN + name) or {}
     return found
 
 
-def _bare(name: str) -> str:
-    return name.removeprefix(f"{names.LOCAL_DRIVER}/")
-
-
 @functools.lru_cache(maxsize=4096)
-def _amount(text: str | int) -> int:
-    return int(quantity.parse(text))
+def _amounts(given: tuple[tuple[str, str | int], ...]) -> tuple[tuple[str, int], ...]:
+    """One tuple for all cards and claims that are alike, in the order of its names."""
+    found: tuple[tuple[str, int], ...] = _alike(
+        tuple(sorted((name.removeprefix(_OWN), int(quantity.parse(text))) for name, text in given))
+    )
+    return found
 
 
 def _one(word: str) -> str:
