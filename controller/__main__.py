@@ -30,7 +30,6 @@ from controller import (
     observer,
     reconciler,
     recorder,
-    remotes,
     remotewatcher,
     retainer,
     reviewer,
@@ -66,6 +65,8 @@ async def serve(api: apiserver.APIServer, given: settings.Settings) -> None:
         writers.append(translator.Translator(api, series, _clock).run)
     leader = election.Election(api, given.namespace, _LEASE, given.pod_name)
     if far is not None:
+        from controller import remotes  # noqa: PLC0415  gRPC with it: a fifth of an idle controller's memory
+
         writers.append(lambda: remotes.Remotes(api, far, series, _clock, given, leader.epoch).run())
     front = desk.Desk(look, reviewer.Reviewer(api), _clock)
     open_port = web.operations(series.registry, series.named, series.nodes, watch.missing, front)

@@ -20,7 +20,7 @@ from typing import Any
 from allocation import bookings, cluster, devices, fragmentation, nodes, pods, policies, requests
 from api import names, resource, v1alpha1
 from controller import lines, news, snapshot
-from view import ledger, objects
+from view import objects, registers
 
 JSON = Mapping[str, Any]
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -112,7 +112,7 @@ def claim(data: JSON) -> Claim:
     return Claim(
         namespace=sys.intern(meta["namespace"]),
         name=sys.intern(meta["name"]),
-        uid=sys.intern(meta["uid"]),
+        uid=meta["uid"],
         version=meta["resourceVersion"],
         created=sys.intern(meta.get("creationTimestamp", "")),
         finalizers=tuple(map(sys.intern, meta.get("finalizers") or ())),
@@ -161,7 +161,7 @@ class Mirror:
         self._pods: dict[str, pods.Pod] = {}
         self.lines: lines.Lines[Want] = lines.Lines()
         """All that could be allocated, in the order in which it should be."""
-        self._users: ledger.Index[str, str] = ledger.Index()
+        self._users: registers.Index[str, str] = registers.Index()
         """Claim -> the pods that wait for it."""
         self._moved_claims: set[str] = set()
         self._moved_pods: set[str] = set()
@@ -228,10 +228,9 @@ class Mirror:
             self._drop_pod(key)
             if pod is not None:
                 self._pods[key] = pod
-                self._users.put(key, _claims_of(pod) if pod.waiting else ())
+                self._moved_claims |= self._users.put(key, (), _awaited(pod))
                 self.cluster.guest(pod.uid, pod.node, pod.room)
                 self._moved_pods.add(key)
-                self._moved_claims |= set(_claims_of(pod)) if pod.waiting else set()
         self._line_up()
 
     def restore(self, claim: Claim) -> None:
@@ -332,8 +331,7 @@ class Mirror:
         if before is not None:
             self.cluster.guest(before.uid, "", before.room)
             self.lines.drop(before.uid)
-            self._users.put(key, ())
-            self._moved_claims |= set(_claims_of(before)) if before.waiting else set()
+            self._moved_claims |= self._users.put(key, _awaited(before), ())
 
     def _take_slices(
         self, slices: Mapping[str, Slice], rules: tuple[objects.TaintRule, ...], at: datetime.datetime
@@ -382,8 +380,9 @@ def _tainted(device: devices.Device, rules: tuple[objects.TaintRule, ...]) -> de
     return dataclasses.replace(device, look=dataclasses.replace(device.look, taints=(*device.look.taints, *more)))
 
 
-def _claims_of(pod: pods.Pod) -> tuple[str, ...]:
-    return tuple(f"{pod.namespace}/{name}" for name in pod.claims)
+def _awaited(pod: pods.Pod) -> tuple[str, ...]:
+    """The claims that it waits for."""
+    return tuple(f"{pod.namespace}/{name}" for name in pod.claims) if pod.waiting else ()
 
 
 def _only(terms: tuple[nodes.Term, ...] | None) -> str:

@@ -255,4 +255,4 @@ def _identity(data: dict[str, Any]) -> tuple[str, int]:
     """Key and version. Versions of one kind can be compared: they are numbers that grow (KEP-5504)."""
     meta = data["metadata"]
     namespace, name = meta.get("namespace", ""), meta.get("name", "")
-    return sys.intern(f"{namespace}/{name}" if namespace else name), int(meta.get("resourceVersion") or 0)
+    return f"{namespace}/{name}" if namespace else sys.intern(name), int(meta.get("resourceVersion") or 0)

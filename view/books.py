@@ -3,14 +3,13 @@
 They give what `totals` gives of all cards at once.
 """
 
+import enum
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from typing import TypeVar
 
 from api import names
 from view import picture
-
-T = TypeVar("T")
 
 _STATES = {state: state.value.lower() for state in picture.State}
 _OPEN = (picture.State.FREE, picture.State.PARTLY)
@@ -49,60 +48,98 @@ class Tallies:
         return _tally(summed)
 
 
-class Book:
-    """What holders have, by names that each has."""
+class Kind(enum.IntEnum):
+    """By what holders are summed up."""
 
-    def __init__(self, keys: Callable[[picture.Holder], Iterable[str]], *, lasting: bool) -> None:
-        """`lasting`: the keys of a holder never change. Else they are remembered, at a price for each holder."""
-        self._keys = keys
-        self._lasting = lasting
-        self._given: dict[tuple[str, str], tuple[tuple[str, picture.Holder], ...]] = {}
-        """What was put in for a card: a holder's key may be another one by now."""
-        self._cards: defaultdict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
-        self._claims: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._pods: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._memory: Counter[str] = Counter()
+    NAMESPACE = 0
+    CLASS = 1
+    TYPE = 2
 
-    def put(self, cards: Iterable[picture.Card], sign: int) -> None:
-        """Out with all cards of a pool that were put in, before its cards are put in again."""
+
+Key = tuple[Kind, str]
+Hits = tuple[tuple[Key, int], ...]
+
+
+class Holdings:
+    """What holders have: by namespace, class and workload type."""
+
+    def __init__(self, types: Callable[[picture.Holder], tuple[str, ...]]) -> None:
+        self._types = types
+        self._typed: dict[str, tuple[tuple[str, ...], ...]] = {}
+        """By pool, the types of its holders as they were put in: by now they may be others."""
+        self._cards: Counter[Key] = Counter()
+        self._memory: Counter[Key] = Counter()
+        self._claims, self._pods = _Distinct(), _Distinct()
+
+    def change(self, pool: str, before: Iterable[picture.Card], now: Iterable[picture.Card]) -> None:
+        """The cards of a pool, all of them, as they were put in last and as they are."""
+        self._put(before, self._typed.pop(pool, ()), -1)
+        typed = tuple(self._types(holder) for card in now for holder in card.holders)
+        if typed:
+            self._typed[pool] = _alike(typed)
+        self._put(now, typed, 1)
+
+    def _put(self, cards: Iterable[picture.Card], typed: Iterable[tuple[str, ...]], sign: int) -> None:
+        types = iter(typed)
+        held: set[tuple[Key, str]] = set()
         for card in cards:
-            place = (card.pool, card.name)
-            if sign < 0 and not self._lasting:
-                given = self._given.pop(place, ())
-            else:
-                given = tuple((key, holder) for holder in card.holders for key in self._keys(holder))
-            if sign > 0 and given and not self._lasting:
-                self._given[place] = self._given.get(place, ()) + given
-            for key, holder in given:
-                self._count(key, place, holder, sign)
+            for holder in card.holders:
+                keys = [(Kind.NAMESPACE, holder.namespace), (Kind.CLASS, holder.class_name)]
+                keys += [(Kind.TYPE, name) for name in next(types)]
+                for key in keys:
+                    held.add((key, card.name))  # a pool may name a device twice by mistake
+                    self._claims.count(holder.uid, key, sign)
+                    for pod in holder.pods:
+                        self._pods.count(pod.uid, key, sign)
+                    self._memory[key] += sign * holder.amounts.get(names.MEMORY, 0)
+        for key, _ in held:
+            self._cards[key] += sign
+            if not self._cards[key]:
+                for counted in (self._cards, self._memory, self._claims.number, self._pods.number):
+                    counted.pop(key, None)
 
-    def _count(self, key: str, place: tuple[str, str], holder: picture.Holder, sign: int) -> None:
-        _count(self._cards[key], place, sign)
-        _count(self._claims[key], holder.uid, sign)
-        for pod in holder.pods:
-            _count(self._pods[key], pod.uid, sign)
-        self._memory[key] += sign * holder.amounts.get(names.MEMORY, 0)
-        if not self._cards[key]:
-            for kept in (self._cards, self._claims, self._pods, self._memory):
-                kept.pop(key, None)
-
-    def booked(self) -> tuple[picture.Booked, ...]:
+    def booked(self, kind: Kind) -> tuple[picture.Booked, ...]:
         return tuple(
             picture.Booked(
-                name=key,
-                cards=len(self._cards[key]),
-                claims=len(self._claims[key]),
-                pods=len(self._pods.get(key, ())),
+                name=key[1],
+                cards=self._cards[key],
+                claims=self._claims.number[key],
+                pods=self._pods.number[key],
                 memory=self._memory[key],
             )
-            for key in sorted(self._cards)
+            for key in sorted((one for one in self._cards if one[0] is kind), key=lambda one: one[1])
         )
 
 
-def _count(counted: Counter[T], key: T, sign: int) -> None:
-    counted[key] += sign
-    if not counted[key]:
-        del counted[key]
+class _Distinct:
+    """How many different ones there are by key, where each may be met several times."""
+
+    def __init__(self) -> None:
+        self.number: Counter[Key] = Counter()
+        self._hits: dict[str, Hits] = {}
+        """Most have the same: one value for all of those."""
+
+    def count(self, uid: str, key: Key, sign: int) -> None:
+        before = self._hits.get(uid, ())
+        now = _moved(before, key, sign)
+        if now:
+            self._hits[uid] = now
+        else:
+            del self._hits[uid]
+        self.number[key] += len(now) - len(before)
+
+
+@functools.lru_cache(maxsize=4096)
+def _moved(hits: Hits, key: Key, sign: int) -> Hits:
+    found = dict(hits)
+    found[key] = found.get(key, 0) + sign
+    return tuple((one, number) for one, number in found.items() if number)
+
+
+@functools.lru_cache(maxsize=4096)
+def _alike(typed: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+    """Most nodes are used alike."""
+    return typed
 
 
 def _tally(found: Counter[str]) -> picture.Tally:

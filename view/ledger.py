@@ -10,89 +10,14 @@ all is made anew.
 
 import bisect
 import itertools
-import operator
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Protocol
 
 from api import names
-from view import books, cards, join, lenders, objects, picture, problems, totals, users
+from view import books, cards, join, lenders, objects, picture, problems, registers, totals, users
 
-K = TypeVar("K", bound=Hashable)
-M = TypeVar("M", bound=Hashable)
-V = TypeVar("V")
 _COMPARED = ("device_classes",)
-_FEW = 16
-
-
-class Kept(Generic[K, V]):
-    """The objects of one kind."""
-
-    def __init__(self, *key: str) -> None:
-        self._key: Callable[[V], Any] = attrgetter(*key)
-        self._items: Sequence[V] = ()
-        self.now: dict[K, V] = {}
-
-    def take(self, items: Sequence[V]) -> dict[K, tuple[V | None, V | None]]:
-        """Key -> what it was and what it is, of those that differ.
-
-        Who did not change mostly has the place that it had: pairs are compared without a look at the objects.
-        """
-        before, self._items = self._items, items
-        aside = itertools.compress(items, map(operator.is_not, items, before))
-        changed: dict[K, tuple[V | None, V | None]] = {}
-        for item in itertools.chain(aside, items[len(before) :]):
-            key = self._key(item)
-            was = self.now.get(key)
-            if was is not item:
-                changed[key] = (was, item)
-                self.now[key] = item
-        if len(self.now) != len(items):
-            for key in self.now.keys() - set(map(self._key, items)):
-                changed[key] = (self.now.pop(key), None)
-        return changed
-
-
-class Index(Generic[K, M]):
-    """Key -> the members that name it.
-
-    Most keys have one member and most members one key: tuples, a quarter of the size of sets, until there are many.
-    """
-
-    def __init__(self) -> None:
-        self._members: dict[K, tuple[M, ...] | set[M]] = {}
-        self._keys: dict[M, tuple[K, ...]] = {}
-
-    def put(self, member: M, keys: Iterable[K]) -> set[K]:
-        """Gives the keys that it names or named."""
-        now, before = set(keys), set(self._keys.pop(member, ()))
-        for key in before - now:
-            self._leave(key, member)
-        for key in now - before:
-            self._enter(key, member)
-        if now:
-            self._keys[member] = tuple(now)
-        return now | before
-
-    def of(self, *keys: K) -> set[M]:
-        return set().union(*(self._members[key] for key in keys if key in self._members))
-
-    def _enter(self, key: K, member: M) -> None:
-        others = self._members.get(key, ())
-        if isinstance(others, set):
-            others.add(member)
-        else:
-            self._members[key] = (*others, member) if len(others) < _FEW else {*others, member}
-
-    def _leave(self, key: K, member: M) -> None:
-        others = self._members[key]
-        if isinstance(others, set):
-            others.discard(member)
-        else:
-            others = self._members[key] = tuple(one for one in others if one != member)
-        if not others:
-            del self._members[key]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -146,40 +71,36 @@ class Ledger:
         return self._made(seen, None if seen.slices.unknown else self._tallies.total())
 
     def _reset(self) -> None:
-        self._slices: Kept[str, objects.Slice] = Kept("name")
-        self._claims: Kept[objects.Reference, objects.Claim] = Kept("namespace", "name")
-        self._pods: Kept[objects.Reference, objects.Pod] = Kept("namespace", "name")
-        self._nodes: Kept[str, objects.Node] = Kept("name")
-        self._drivers: Kept[objects.Reference, objects.DriverPod] = Kept("namespace", "name")
-        self._rules: Kept[str, objects.TaintRule] = Kept("name")
-        self._remote_pools: Kept[str, objects.RemotePool] = Kept("name")
-        self._leases: Kept[str, objects.Lease] = Kept("name")
-        self._leases_of_pool: Index[str, str] = Index()
-        self._leases_of_claim: Index[objects.Reference, str] = Index()
+        self._slices: registers.Kept[str, objects.Slice] = registers.Kept("name")
+        self._claims: registers.Kept[objects.Reference, objects.Claim] = registers.Kept("namespace", "name")
+        self._pods: registers.Kept[objects.Reference, objects.Pod] = registers.Kept("namespace", "name")
+        self._nodes: registers.Kept[str, objects.Node] = registers.Kept("name")
+        self._drivers: registers.Kept[objects.Reference, objects.DriverPod] = registers.Kept("namespace", "name")
+        self._rules: registers.Kept[str, objects.TaintRule] = registers.Kept("name")
+        self._remote_pools: registers.Kept[str, objects.RemotePool] = registers.Kept("name")
+        self._leases: registers.Kept[str, objects.Lease] = registers.Kept("name")
+        self._leases_of_pool: registers.Index[str, str] = registers.Index()
+        self._leases_of_claim: registers.Index[objects.Reference, str] = registers.Index()
         self._lenders: dict[str, picture.RemotePool] = {}
         self._twice: Mapping[tuple[str, str], int] = {}
-        self._rules_of: Index[str, str] = Index()
-        self._slices_of: Index[str, str] = Index()
-        self._claims_of_pool: Index[str, objects.Reference] = Index()
-        self._claims_of_pod: Index[str, objects.Reference] = Index()
-        self._pods_of_claim: Index[objects.Reference, objects.Reference] = Index()
-        self._drivers_of: Index[str, objects.Reference] = Index()
-        self._pools_of_node: Index[str, str] = Index()
+        self._rules_of: registers.Index[str, str] = registers.Index()
+        self._slices_of: registers.Index[str, str] = registers.Index()
+        self._claims_of_pool: registers.Index[str, objects.Reference] = registers.Index()
+        self._claims_of_pod: registers.Index[str, objects.Reference] = registers.Index()
+        self._pods_of_claim: registers.Index[objects.Reference, objects.Reference] = registers.Index()
+        self._drivers_of: registers.Index[str, objects.Reference] = registers.Index()
+        self._pools_of_node: registers.Index[str, str] = registers.Index()
         self._pools: dict[str, cards.Pool] = {}
         self._order: list[str] = []
         self._names: list[str] = []
         self._moved = True
-        self._cards: dict[str, tuple[picture.Card, ...]] = {}
-        self._by_key: dict[cards.Key, picture.Card] = {}
+        self._cards = registers.Cards()
         self._by_uid: dict[str, objects.Pod] = {}
         self._tallies = books.Tallies()
-        self._namespaces = books.Book(lambda holder: (holder.namespace,), lasting=True)
-        self._classes = books.Book(lambda holder: (holder.class_name,), lasting=True)
-        self._types = books.Book(lambda holder: totals.types(holder, self._label, self._made_for), lasting=False)
+        self._holdings = books.Holdings(lambda holder: totals.types(holder, self._label, self._made_for))
         self._made_for = {}
         self._cells: dict[str, str] = {}
         self._drivers_at: dict[str, tuple[objects.DriverPod, ...]] = {}
-        self._books = (self._tallies, self._namespaces, self._classes, self._types)
         self._node_rows: dict[str, picture.Node] = {}
         self._pod_rows: dict[objects.Reference, picture.Pod] = {}
         self._pod_order: list[objects.Reference] = []
@@ -188,43 +109,40 @@ class Ledger:
 
     def _differing(self, seen: objects.Objects) -> _Touched:
         pools: set[str] = set()
-        for name, (_, item) in self._slices.take(seen.slices.items).items():
-            pools |= self._slices_of.put(name, (item.pool,) if item else ())
-        for name, (_, rule) in self._rules.take(seen.rules.items).items():
-            touched_by = self._rules_of.put(name, (rule.pool,) if rule else ())
+        for name, (was, item) in self._slices.take(seen.slices.items).items():
+            pools |= self._slices_of.put(name, _pool(was), _pool(item))
+        for name, (was_rule, rule) in self._rules.take(seen.rules.items).items():
+            touched_by = self._rules_of.put(name, _pool(was_rule), _pool(rule))
             pools |= set(self._pools) if "" in touched_by else touched_by
         claims = self._claims.take(seen.claims.items)
-        for claim, (_, found) in claims.items():
-            pools |= self._claims_of_pool.put(claim, (one.pool for one in found.results) if found else ())
-            self._claims_of_pod.put(claim, (uid for _, uid in found.reserved_for) if found else ())
+        for claim, (known, found) in claims.items():
+            pools |= self._claims_of_pool.put(claim, _pools(known), _pools(found))
+            self._claims_of_pod.put(claim, _users(known), _users(found))
         pods = self._pods.take(seen.pods.items)
         touched = set(claims)
-        for ref, (was, pod) in pods.items():
-            self._pods_of_claim.put(ref, ((pod.namespace, name) for _, name in pod.claims if name) if pod else ())
-            if was and (pod is None or pod.uid != was.uid):
-                self._by_uid.pop(was.uid, None)
+        for ref, (old, pod) in pods.items():
+            self._pods_of_claim.put(ref, _named(old), _named(pod))
+            if old and (pod is None or pod.uid != old.uid):
+                self._by_uid.pop(old.uid, None)
             if pod:
                 self._by_uid[pod.uid] = pod
-            held_by = self._claims_of_pod.of(*(one.uid for one in (was, pod) if one))
+            held_by = self._claims_of_pod.of(*(one.uid for one in (old, pod) if one))
             touched |= held_by
             pools |= {result.pool for name in held_by for result in self._claims.now[name].results}
         nodes = set(self._nodes.take(seen.nodes.items))
-        for ref, (_, driver) in self._drivers.take(seen.drivers.items).items():
-            nodes |= self._drivers_of.put(ref, (driver.node,) if driver else ())
+        for ref, (before, driver) in self._drivers.take(seen.drivers.items).items():
+            nodes |= self._drivers_of.put(ref, _node(before), _node(driver))
         leases = self._leases.take(seen.leases.items)
-        for name, (_, lease) in leases.items():
-            pools |= self._leases_of_pool.put(name, (lease.pool,) if lease else ())
-            self._leases_of_claim.put(name, ((lease.namespace, lease.claim),) if lease else ())
+        for name, (ended, lease) in leases.items():
+            pools |= self._leases_of_pool.put(name, _pool(ended), _pool(lease))
+            self._leases_of_claim.put(name, _claim(ended), _claim(lease))
         lenders_ = set(self._remote_pools.take(seen.remote_pools.items))
         return _Touched(pools=pools, claims=touched, pods=set(pods), nodes=nodes, leases=set(leases), lenders=lenders_)
 
     def _renew_pool(self, name: str, seen: objects.Objects) -> set[str]:
         """Gives the nodes that it is of, and was."""
-        before = self._cards.pop(name, ())
-        for book in self._books:
-            book.put(before, -1)
-        for card in before:
-            self._by_key.pop((card.pool, card.name), None)  # a pool may name a device twice by mistake
+        before = self._cards.of.pop(name, ())
+        made: tuple[picture.Card, ...] = ()
         was = self._pools.pop(name, None)
         for pool in cards.pools(self._slices.now[one] for one in self._slices_of.of(name)):
             holding = [self._claims.now[claim] for claim in sorted(self._claims_of_pool.of(name))]
@@ -234,36 +152,32 @@ class Ledger:
             rules = [self._rules.now[one] for one in sorted(self._rules_of.of("", name))]
             leases = [self._leases.now[one] for one in self._leases_of_pool.of(name)]
             made = _same(before, cards.build((pool,), claims, replace(seen.pods, items=pods), rules, leases))
-            for book in self._books:
-                book.put(made, 1)
-            self._by_key |= {(card.pool, card.name): card for card in made}
-            self._pools[name], self._cards[name] = pool, made
-        now, pool_now = self._cards.get(name, ()), self._pools.get(name)
-        if (was and was.order) != (pool_now and pool_now.order):
+            self._pools[name], self._cards.of[name] = pool, made
+        self._tallies.put(before, -1)
+        self._tallies.put(made, 1)
+        self._holdings.change(name, before, made)
+        now = self._pools.get(name)
+        if (was and was.order) != (now and now.order):
             self._moved = True
-        return set(self._pools_of_node.put(name, {card.node for card in now if not card.remote} | self._node_of(name)))
+        return set(self._pools_of_node.put(name, _nodes(was, before), _nodes(now, made)))
 
     def _far(self, pool: str) -> list[str]:
         """The remote cards that it lists."""
-        return [card.name for card in self._cards.get(pool, ()) if card.remote]
+        return [card.name for card in self._cards.of.get(pool, ()) if card.remote]
 
     def _renew_twice(self) -> None:
         for pair in self._twice:
             self._found("twice", pair, ())
-        self._twice = lenders.twice(self._cards)
+        self._twice = lenders.twice(self._cards.of)
         for pair, count in self._twice.items():
             self._found("twice", pair, (problems.of_twice(pair, count),))
-
-    def _node_of(self, pool: str) -> set[str]:
-        found = self._pools.get(pool)
-        return {found.node} - {""} if found and not found.remote else set()
 
     def _label(self, uid: str) -> str:
         return self._by_uid[uid].workload_type if uid in self._by_uid else ""
 
     def _renew_node(self, name: str, seen: objects.Objects) -> None:
         pools = sorted(self._pools_of_node.of(name), key=lambda pool: (self._pools[pool].node, pool))
-        found = [card for pool in pools for card in self._cards[pool] if card.node == name]
+        found = [card for pool in pools for card in self._cards.of[pool] if card.node == name]
         self._cells.pop(name, None)
         self._cells |= totals.cells(found)
         drivers = tuple(self._drivers.now[driver] for driver in self._drivers_of.of(name))
@@ -279,7 +193,7 @@ class Ledger:
         return users.Known(
             seen=seen,
             claims=self._claims.now,
-            cards=self._by_key,
+            cards=self._cards,
             supply=None if seen.slices.unknown else totals.supply(self._tallies.models()),
             alive=self._by_uid.keys(),
             drivers=self._drivers_at,
@@ -311,7 +225,7 @@ class Ledger:
         for name in pools:
             pool = self._pools.get(name)
             node = self._nodes.now.get(pool.node) if pool else None
-            each = {card.name: card for card in self._cards.get(name, ())}
+            each = {card.name: card for card in self._cards.of.get(name, ())}
             of_cards = itertools.chain.from_iterable(map(problems.of_card, each.values()))
             self._found("pool", name, (*of_cards, *(problems.of_pool(pool, node, known) if pool else ())))
         for ref in claims:
@@ -328,7 +242,7 @@ class Ledger:
             self._found("lender", name, ())
             known, pool = self._remote_pools.now.get(name), self._pools.get(name)
             if known or (pool and pool.remote):
-                of = self._cards.get(name, ()) if pool and pool.remote else ()
+                of = self._cards.of.get(name, ()) if pool and pool.remote else ()
                 row = self._lenders[name] = lenders.pool(name, of, known, seen)
                 self._cells |= totals.cells(of)
                 self._found("lender", name, problems.of_lender(row))
@@ -346,19 +260,56 @@ class Ledger:
         wrong = itertools.chain(*self._wrong.values(), problems.of_classes(seen.classes))
         made = {
             "pools": tuple(map(self._pools.__getitem__, self._names)),
-            "cards": tuple(itertools.chain.from_iterable(map(self._cards.__getitem__, self._order))),
+            "cards": tuple(itertools.chain.from_iterable(map(self._cards.of.__getitem__, self._order))),
             "total": total,
             "models": self._tallies.models(),
             "nodes": () if seen.slices.unknown else tuple(map(self._node_rows.__getitem__, sorted(self._node_rows))),
-            "namespaces": self._namespaces.booked(),
-            "workload_types": self._types.booked(),
+            "namespaces": self._holdings.booked(books.Kind.NAMESPACE),
+            "workload_types": self._holdings.booked(books.Kind.TYPE),
             "cells": dict(self._cells),
-            "classes": totals.classes_of(self._classes.booked(), seen.claims.items, seen.classes.items),
+            "classes": totals.classes_of(
+                self._holdings.booked(books.Kind.CLASS), seen.claims.items, seen.classes.items
+            ),
             "pods": tuple(map(self._pod_rows.__getitem__, self._pod_order)),
             "remote_pools": tuple(map(self._lenders.__getitem__, sorted(self._lenders))),
             "problems": problems.ordered(wrong),
         }
         return join.View(seen, made)
+
+
+class _OfPool(Protocol):
+    @property
+    def pool(self) -> str: ...
+
+
+def _pool(one: _OfPool | None) -> tuple[str, ...]:
+    return (one.pool,) if one else ()
+
+
+def _pools(claim: objects.Claim | None) -> Iterable[str]:
+    return (one.pool for one in claim.results) if claim else ()
+
+
+def _users(claim: objects.Claim | None) -> Iterable[str]:
+    return (uid for _, uid in claim.reserved_for) if claim else ()
+
+
+def _named(pod: objects.Pod | None) -> Iterable[objects.Reference]:
+    return ((pod.namespace, name) for _, name in pod.claims if name) if pod else ()
+
+
+def _node(driver: objects.DriverPod | None) -> tuple[str, ...]:
+    return (driver.node,) if driver else ()
+
+
+def _claim(lease: objects.Lease | None) -> tuple[objects.Reference, ...]:
+    return ((lease.namespace, lease.claim),) if lease else ()
+
+
+def _nodes(pool: cards.Pool | None, of: Iterable[picture.Card]) -> set[str]:
+    """Where a pool is: what depends on it there."""
+    own = {pool.node} - {""} if pool and not pool.remote else set[str]()
+    return own | {card.node for card in of if not card.remote}
 
 
 def _same(before: Iterable[picture.Card], now: Iterable[picture.Card]) -> tuple[picture.Card, ...]:

@@ -92,7 +92,7 @@ def claim(data: JSON) -> objects.Claim:
     return objects.Claim(
         namespace=_one(meta["namespace"]),
         name=_one(meta["name"]),
-        uid=_one(meta["uid"]),
+        uid=meta["uid"],
         created=_one(meta.get("creationTimestamp", "")),
         classes=_alike(tuple(_classes(data.get("spec") or {}))),
         allocated=allocation is not None,

@@ -70,7 +70,7 @@ def test_a_card_that_agreed_with_its_object_is_not_compared_again_until_one_of_t
     assert list(gpus.turn(cluster, view, found, AT, agreed)) == []
     assert set(agreed) == set(found.values())
     unread = dict(zip(agreed, view.cards, strict=True))  # believed without a look: their status cannot be read
-    blind = {name: dataclasses.replace(shown, told=b"") for name, shown in found.items()}
+    blind = {name: gpus.gpu({"metadata": {"name": name, "uid": shown.uid}}) for name, shown in found.items()}
     believed = {blind[shown.name]: card for shown, card in unread.items()}
     assert list(gpus.turn(cluster, view, blind, AT, believed)) == []
     edited = blind | {name_of(1): dataclasses.replace(blind[name_of(1)])}

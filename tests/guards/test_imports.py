@@ -73,3 +73,8 @@ def test_the_command_line_loads_nothing_that_is_slow_to_start() -> None:
         _fresh(f"import sys, cli.__main__, cli.commands; print([n for n in {slow} if n in sys.modules])").strip()
         == "[]"
     )
+
+
+def test_a_controller_that_asks_no_pools_loads_no_grpc() -> None:
+    """It would be a fifth of what an idle one needs."""
+    assert _fresh("import sys, controller.__main__; print('grpc' in sys.modules)").strip() == "False"

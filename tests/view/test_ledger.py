@@ -27,7 +27,7 @@ from tests.view.objects import (
     name_of,
     seen,
 )  # fmt: skip
-from view import join, ledger, objects
+from view import join, ledger, objects, registers
 
 PARTS = (
     "pools", "cards", "total", "models", "nodes", "classes", "namespaces", "workload_types", "cells", "pods", "claims", "problems",
@@ -282,9 +282,10 @@ def test_what_an_event_does_not_touch_is_the_very_same_object() -> None:
 @given(st.lists(st.tuples(st.integers(0, 40), st.frozensets(st.integers(0, 3))), max_size=120))
 @settings(deadline=None)
 def test_an_index_knows_who_names_what_also_when_many_do(puts: list[tuple[int, frozenset[int]]]) -> None:
-    index, named = ledger.Index[int, int](), dict[int, frozenset[int]]()
+    index, named = registers.Index[int, int](), dict[int, frozenset[int]]()
     for member, keys in puts:
-        assert index.put(member, keys) == keys | named.get(member, frozenset())
+        before = named.get(member, frozenset())
+        assert index.put(member, before, keys) == keys | before
         named[member] = keys
         for key in range(4):
             assert index.of(key) == {one for one, its in named.items() if key in its}
@@ -292,11 +293,11 @@ def test_an_index_knows_who_names_what_also_when_many_do(puts: list[tuple[int, f
 
 def test_thousands_that_name_one_thing_come_and_go_as_fast_as_few() -> None:
     """By the number of steps, not by the clock: a set takes over where a tuple would be copied each time."""
-    index = ledger.Index[str, int]()
+    index = registers.Index[str, int]()
     for member in range(100):
-        index.put(member, ("shared",))
+        index.put(member, (), ("shared",))
     members = index._members["shared"]
-    index.put(100, ("shared",))
+    index.put(100, (), ("shared",))
     assert index._members["shared"] is members
 
 
