@@ -2,20 +2,24 @@
 
     what was asked lately --> Mix of Kinds        a node's cards and room + Mix --> waste, in cards' worth
 
-Two parts. Scattered: for each kind, where the node cannot take it at all, everything that is free; else the free parts of
-cards that are too small for it; weighted by the cards that the kind asks for in all. Stranded: what is free beyond that which
-the node's CPU and memory can serve, at so much a card as is usual here. A pod goes where their sum grows least: fragmentation
-gradient descent, with a price for CPU. Equal growths are many: of these the fullest node.
+Three parts. Unmatched: what the free part of each card is less worth than it is big (`worth`): which parts go together on a
+card, looked at for all that is usual at once. It comes first, so it weighs many times the others. Scattered: for each kind,
+where the node cannot take it at all, everything that is free; else the free parts of cards that are too small for it; weighted
+by the cards that the kind asks for in all. Stranded: what is free beyond that which the node's CPU and memory can serve, at so
+much a card as is usual here. A pod goes where their sum grows least: fragmentation gradient descent, with a price for CPU and
+for the parts of a card. Equal growths are many: of these the fullest node.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from allocation import pods
+from allocation import pods, worth
 
 _ALMOST = 1e-9
+_ROUNDING = 1e-6
 _COVERED = 0.95
+_UNMATCHED = 16.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +48,12 @@ class Mix:
         self._cpu = sum(number * kind.cpu for kind, number in asked.items()) / total if total else 0.0
         self._memory = sum(number * kind.memory for kind, number in asked.items()) / total if total else 0.0
         """What goes with each card's worth that is asked, pods without cards included."""
+        parts: Counter[float] = Counter()
+        for kind, number in asked.items():
+            if kind.part:
+                parts[kind.part] += number * kind.count
+        worths = worth.worths(parts) if parts else ()
+        self._unmatched = tuple(_UNMATCHED * (at / worth.GRAIN - of) for at, of in enumerate(worths))
 
     def waste(self, free: Sequence[float], room: pods.Room) -> float:
         """`free`: what is left of each card, from 0 to 1."""
@@ -51,6 +61,8 @@ class Mix:
         served = min(room.cpu / self._cpu if self._cpu else everything, everything)
         served = min(room.memory / self._memory if self._memory else everything, served)
         found = everything - max(served, 0.0)
+        if self._unmatched:
+            found += sum(self._unmatched[int(left * worth.GRAIN + _ROUNDING)] for left in free)
         for kind, weight in self.kinds:
             part = kind.part - _ALMOST
             if kind.cpu > room.cpu or kind.memory > room.memory:

@@ -29,8 +29,9 @@ PUBLISHED = {
     "gpushare100": {1.3: 86.90},
     "multigpu50": {1.3: 97.18},
 }
-PROMISED = {("default", 1.0): 95.1, ("default", 1.3): 95.3}
-"""Elsewhere: not below what is published."""
+PROMISED = {("default", 1.0): 96.0, ("default", 1.3): 96.0}
+"""More than any published policy; with every pod taken in, as few cards as its parts can fill are 96.3 %. Elsewhere: not below
+what is published."""
 FIRST_SEED = 42
 _REFUSED, _FIRST = 14, 94
 DRIVER, CLASS = "gpu.example.com", "card.example.com"
