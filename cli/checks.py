@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from api import errors, names
+from api import errors, names, reasons
 from cli import tables
-from view import join, picture, problems
+from view import join, picture
 
 JSON = Mapping[str, Any]
 _OLDEST = 34
@@ -23,9 +23,9 @@ _LEASE_S = 40
 _SHARES = re.compile(rf"^{names.METRIC_PREFIX}shares_stored (\S+)", re.MULTILINE)
 _CONTAINERD = re.compile(r"containerd://v?(\d+)\.(\d+)")
 _CONTAINERD_WITH_CDI, _CONTAINERD_ON = (1, 7), (2, 0)
-_OF_DRIVERS = (problems.Kind.SILENT, problems.Kind.NODE_GONE, problems.Kind.INCOMPLETE)
-_OF_CLASSES = (problems.Kind.CLASS_NOT_READY, problems.Kind.CLASS_EMPTY)
-_OF_CLAIMS = (problems.Kind.UNUSED, problems.Kind.USER_GONE, problems.Kind.CARD_GONE, problems.Kind.OVERBOOKED)
+_OF_DRIVERS = (reasons.Problem.SILENT, reasons.Problem.NODE_GONE, reasons.Problem.INCOMPLETE)
+_OF_CLASSES = (reasons.Problem.CLASS_NOT_READY, reasons.Problem.CLASS_EMPTY)
+_OF_CLAIMS = (reasons.Problem.UNUSED, reasons.Problem.USER_GONE, reasons.Problem.CARD_GONE, reasons.Problem.OVERBOOKED)
 
 
 class Verdict(enum.StrEnum):
@@ -220,7 +220,7 @@ def _texts(device_class: JSON) -> Iterator[str]:
 def of_problems(
     check: str,
     view: join.View,
-    kinds: Sequence[problems.Kind],
+    kinds: Sequence[reasons.Problem],
     well: str,
     needs: Sequence[str],
     passing: Collection[picture.Problem] = (),

@@ -150,7 +150,8 @@ def _with_reasons(asked: Asked, rows: Sequence[picture.Pod]) -> Sequence[picture
     from cli import explaining  # noqa: PLC0415  for these alone
 
     told = explaining.pending(asked.way, asked.now, waiting)
-    return [dataclasses.replace(pod, waiting=told.get((pod.namespace, pod.name), pod.waiting)) for pod in rows]
+    said = ((pod, told.get((pod.namespace, pod.name), (pod.waiting, pod.reason))) for pod in rows)
+    return [dataclasses.replace(pod, waiting=waiting, reason=reason) for pod, (waiting, reason) in said]
 
 
 def _wanted(asked: Asked, namespace: str) -> tuple[queries.Query, ...]:

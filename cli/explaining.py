@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from api import errors
+from api.reasons import Verdict
 from cli import kubectl, tables, worlds, yamlfiles
 from explain import explanation, fitting, manifests, text, world
-from explain.reasons import Verdict
 from view import document
 
 JSON = Mapping[str, Any]
@@ -91,8 +91,8 @@ def _unnamed(asked: Asked, namespace: str, now: world.World) -> fitting.Fit:
 
 def pending(
     way: kubectl.Kubectl, now: datetime.datetime, pods: Sequence[tuple[str, str]]
-) -> dict[tuple[str, str], str]:
-    """Why these pods wait, in a sentence each: (namespace, name) -> sentence. Those that cannot be told are left out."""
+) -> dict[tuple[str, str], tuple[str, str]]:
+    """Why these pods wait: (namespace, name) -> the sentence and the word. Those that cannot be told are left out."""
     paths = [worlds.one(namespace, "pods", name) for namespace, name in pods]
     spaces = {namespace for namespace, _ in pods}
     seen = worlds.gather(way, spaces.pop() if len(spaces) == 1 else "", paths)
@@ -101,7 +101,8 @@ def pending(
         if not answer.reason:
             found = explanation.explain({"kind": "Pod", **answer.data}, seen.now, _waiting(answer.data, None, now))
             if found.verdict not in (Verdict.UNKNOWN, Verdict.SETTLED):
-                told[key] = found.sentence.removeprefix(f"Pod {key[0]}/{key[1]} ").rstrip(".")
+                sentence = found.sentence.removeprefix(f"Pod {key[0]}/{key[1]} ").rstrip(".")
+                told[key] = sentence, found.reason or found.verdict.value
     return told
 
 

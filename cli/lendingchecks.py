@@ -10,19 +10,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from api import names
+from api import names, reasons
 from cli import checks, tables
-from view import join, problems
+from view import join
 
 JSON = Mapping[str, Any]
 _OF_POOLS = (
-    problems.Kind.UNREACHABLE,
-    problems.Kind.POOL_GONE,
-    problems.Kind.DRAINING,
-    problems.Kind.CARDS_LOST,
-    problems.Kind.TWICE,
+    reasons.Problem.UNREACHABLE,
+    reasons.Problem.POOL_GONE,
+    reasons.Problem.DRAINING,
+    reasons.Problem.CARDS_LOST,
+    reasons.Problem.TWICE,
 )
-_OF_LEASES = (problems.Kind.LEASE_LOST, problems.Kind.UNCLAIMED, problems.Kind.RELEASING)
+_OF_LEASES = (reasons.Problem.LEASE_LOST, reasons.Problem.UNCLAIMED, reasons.Problem.RELEASING)
 _SOON_S = 60
 """Giving a card back takes seconds; until then it is nothing wrong."""
 _NUMBERS = re.compile(r"\d+")
@@ -35,7 +35,7 @@ def look(
     if not view.remote_pools:
         return
     yield from checks.of_problems("pools", view, _OF_POOLS, "every remote pool answers", ("remote_pools",))
-    young = {one for one in view.problems if one.kind == problems.Kind.RELEASING and _young(one.since, now)}
+    young = {one for one in view.problems if one.kind == reasons.Problem.RELEASING and _young(one.since, now)}
     text = "no lease is kept for a claim that is gone, and none is long in being given back"
     yield from checks.of_problems("leases", view, _OF_LEASES, text, ("leases", "claims"), passing=young)
     yield from fields(slices)

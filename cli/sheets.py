@@ -195,6 +195,7 @@ def pods(found: Iterable[picture.Pod], style: Style) -> Sheet:
         Column(title="WAITS FOR", optional=True),
         Column(title="AGE", right=True),
         Column(title="SCHEDULER OR KUBELET", wide=True),
+        Column(title="REASON", wide=True),
     ]
     return Sheet(columns=columns, rows=[_pod(pod, style) for pod in found])
 
@@ -315,6 +316,7 @@ def _pod(pod: picture.Pod, style: Style) -> Row:
         pod.waiting or tables.NONE,
         tables.age(pod.created, style.now),
         pod.evidence or tables.NONE,
+        pod.reason or tables.NONE,
     )
 
 

@@ -25,8 +25,8 @@ import structlog
 
 from allocation import bookings, choice, pods
 from api import errors, names, resource
+from api.reasons import Reason
 from controller import allotment, metrics, mirror, observer, snapshot, watcher
-from explain.reasons import Reason
 from kube import apiserver, informer
 
 _AT_ONCE = 32

@@ -15,9 +15,9 @@ from typing import Any
 
 from allocation import bookings, choice, cluster, nodes, pods, policies, requests, results, search
 from api import errors, names
+from api.reasons import Reason
 from controller import mirror
 from explain import explanation, world
-from explain.reasons import Reason
 
 JSON = Mapping[str, Any]
 _KEPT = 16

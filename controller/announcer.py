@@ -20,7 +20,7 @@ from typing import Any
 
 import structlog
 
-from api import errors, names, resource
+from api import errors, names, reasons, resource
 from controller import allotment, metrics, notices, observer, remote
 from kube import apiserver
 
@@ -48,7 +48,7 @@ class Announcer:
         self._leases = leases
         self._series = series
         self._clock = clock
-        self._said: dict[tuple[str, notices.Reason], notices.Said] = {}
+        self._said: dict[tuple[str, reasons.Event], notices.Said] = {}
         self._refused: Sequence[allotment.Refused] = ()
 
     def hear(self, refused: Sequence[allotment.Refused]) -> None:
@@ -92,7 +92,7 @@ def _decided(
     leases: Iterable[remote.Intent],
     said: notices.Known,
     at: datetime.datetime,
-) -> tuple[list[notices.Notice], set[tuple[str, notices.Reason]]]:
+) -> tuple[list[notices.Notice], set[tuple[str, reasons.Event]]]:
     """What to say, and of what was said that which still holds."""
     told = [notice for one in refused if one.refusal is not allotment.LATER for notice in _of_refused(one)]
     told += notices.of_leases(leases, now.seen)
@@ -105,7 +105,7 @@ def _decided(
 def _of_refused(refused: allotment.Refused) -> Iterator[notices.Notice]:
     """For the claims of the first and their pods. It has no time, so that it is said at once."""
     refusal = refused.refusal
-    reason = notices.Reason.NEVER if refusal.never else notices.Reason.REFUSED
+    reason = reasons.Event.NEVER if refusal.never else reasons.Event.REFUSED
     about = [("ResourceClaim", one.namespace, one.name, one.uid) for want in refused.wants for one in want.claims]
     users = (want.pod for want in refused.wants if want.pod is not None)
     about += [("Pod", pod.namespace, pod.name, pod.uid) for pod in users]

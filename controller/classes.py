@@ -11,32 +11,19 @@ made is never touched. Every write carries uid and resourceVersion of what it wa
 nothing changed; a class's status waits until the watch has shown its DeviceClass as wanted.
 """
 
-import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from api import names, remote, v1alpha1
+from api import names, reasons, remote, v1alpha1
 from controller import matching, selection, snapshot
 
 CLASSES = f"/apis/{names.API_VERSION}/{v1alpha1.CLASS_PLURAL}"
 DEVICE_CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 JSON = Mapping[str, Any]
-_UNREADABLE = ("Unknown", "Invalid", "the class cannot be read")
-
-
-class Reason(enum.StrEnum):
-    """Why a class is accepted or not. A class that is not has no DeviceClass made or changed."""
-
-    ACCEPTED = "Accepted"
-    INVALID = "Invalid"
-    NOT_IMPLEMENTED = "NotImplemented"
-    WORKLOAD_TYPE_TAKEN = "WorkloadTypeTaken"
-    NAME_TAKEN = "NameTaken"
-    EXPRESSION_FAILS = "ExpressionFails"
-    REFUSED = "Refused"
+_UNREADABLE = ("Unknown", reasons.Class.INVALID.value, "the class cannot be read")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,14 +122,14 @@ def _writes(
     found = now.device_classes.get(item.name)
     if found is not None and not _ours(found):
         reason, message = (
-            Reason.NAME_TAKEN,
+            reasons.Class.NAME_TAKEN,
             (
                 f"DeviceClass {item.name} exists and was not made from this class; delete it, or name the class otherwise"
             ),
         )
     else:
         reason, message = _judged(item, holders, refusal, now)
-    if reason is Reason.ACCEPTED and item.spec is not None:
+    if reason is reasons.Class.ACCEPTED and item.spec is not None:
         wanted = device_class(item, item.spec)
         if found is None:
             yield Create(of=item.name, spec=wanted["spec"], body=wanted)
@@ -150,10 +137,10 @@ def _writes(
         if not _as_wanted(found, wanted, item):
             yield Change(of=item.name, spec=wanted["spec"], body=_change(found, wanted))
             return
-    elif found is not None and reason in (Reason.NOT_IMPLEMENTED, Reason.WORKLOAD_TYPE_TAKEN):
+    elif found is not None and reason in (reasons.Class.NOT_IMPLEMENTED, reasons.Class.WORKLOAD_TYPE_TAKEN):
         yield Delete(of=item.name, uid=found.uid, resource_version=found.resource_version)
         found = None
-    status = _status(item, now, reason, message, found if reason is not Reason.NAME_TAKEN else None, at)
+    status = _status(item, now, reason, message, found if reason is not reasons.Class.NAME_TAKEN else None, at)
     if status != item.status:
         meta = {"uid": item.uid, "resourceVersion": item.resource_version}
         body = {"metadata": meta, "status": msgspec.to_builtins(status)}
@@ -174,22 +161,22 @@ def _holders(classes: tuple[snapshot.GPUClass, ...]) -> Mapping[str, str]:
 
 def _judged(
     item: snapshot.GPUClass, holders: Mapping[str, str], refusal: Refusal | None, now: snapshot.Snapshot
-) -> tuple[Reason, str]:
+) -> tuple[reasons.Class, str]:
     if item.spec is None:
-        return Reason.INVALID, item.problem
+        return reasons.Class.INVALID, item.problem
     if unbuilt := _unbuilt(item.spec, now):
-        return Reason.NOT_IMPLEMENTED, unbuilt
+        return reasons.Class.NOT_IMPLEMENTED, unbuilt
     for workload_type in item.spec.workload_types:
         if (holder := holders[workload_type]) != item.name:
-            return Reason.WORKLOAD_TYPE_TAKEN, (
+            return reasons.Class.WORKLOAD_TYPE_TAKEN, (
                 f"workload type {workload_type} belongs to class {holder}, which is older; "
                 "take it out of workloadTypes of one of the two"
             )
     if refusal is not None and refusal.spec == device_class(item, item.spec)["spec"]:
-        return Reason.REFUSED, refusal.message
+        return reasons.Class.REFUSED, refusal.message
     if fails := matching.failing(item.spec, now):
-        return Reason.EXPRESSION_FAILS, fails
-    return Reason.ACCEPTED, ""
+        return reasons.Class.EXPRESSION_FAILS, fails
+    return reasons.Class.ACCEPTED, ""
 
 
 def _unbuilt(spec: v1alpha1.ClassSpec, now: snapshot.Snapshot) -> str:
@@ -222,13 +209,13 @@ def _change(found: snapshot.DeviceClass, wanted: JSON) -> dict[str, Any]:
 def _status(
     item: snapshot.GPUClass,
     now: snapshot.Snapshot,
-    reason: Reason,
+    reason: reasons.Class,
     message: str,
     found: snapshot.DeviceClass | None,
     at: str,
 ) -> v1alpha1.ClassStatus:
-    accepted = "True" if reason is Reason.ACCEPTED else "False"
-    ready = "DeviceClassInPlace" if reason is Reason.ACCEPTED else reason.value
+    accepted = "True" if reason is reasons.Class.ACCEPTED else "False"
+    ready = reasons.Class.IN_PLACE.value if reason is reasons.Class.ACCEPTED else reason.value
     count, verdict = matching.verdict(item.spec, now) if item.spec else (0, _UNREADABLE)
     states = (
         (names.ACCEPTED, accepted, reason.value, message),

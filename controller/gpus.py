@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from api import elasticgpu, names, quantity, v1alpha1
+from api.reasons import Card
 from view import cards, join, objects, picture
 
 PATH = f"/apis/{names.API_VERSION}/{elasticgpu.PLURAL}"
@@ -198,19 +199,20 @@ def _conditions(card: picture.Card, before: elasticgpu.Status | None, at: str) -
         for one in card.taints
         if one not in unbooked and one not in retained
     )
-    healthy = ("False", "Tainted", taints) if taints else ("True", "NoTaint", "")
-    booked = ("True", "WithinBooking", "")
+    healthy = ("False", Card.TAINTED.value, taints) if taints else ("True", Card.NO_TAINT.value, "")
+    booked = ("True", Card.WITHIN.value, "")
     for one in unbooked:
         words = f"processes use {one.value} or more of its memory that no claim has booked, since {one.since}"
-        booked = ("False", "UsedBeyondBooking", words)
+        booked = ("False", Card.BEYOND.value, words)
     freed = f"kubectl egpu release {card.name}, or kubectl delete devicetaintrule {names.RETAINED_RULE}{card.name}"
     kept = [
-        ("True", "Released", f"a claim has released it, and its class keeps it back; {freed}") for _ in retained[:1]
+        ("True", Card.RETAINED.value, f"a claim has released it, and its class keeps it back; {freed}")
+        for _ in retained[:1]
     ]
     return (
         *(_condition("Retained", *one, before, at) for one in kept),
         _condition("Healthy", *healthy, before, at),
-        _condition("Published", "True", "InSlice", "", before, at),
+        _condition("Published", "True", Card.IN_SLICE.value, "", before, at),
         _condition("UsedAsBooked", *booked, before, at),
     )
 
@@ -224,7 +226,7 @@ def _unpublished(status: elasticgpu.Status, claims: list[str], at: str) -> elast
         status,
         state=picture.State.UNKNOWN.value,
         reason="no longer published",
-        conditions=(*kept, _condition("Published", "False", "NoLongerPublished", message, status, at)),
+        conditions=(*kept, _condition("Published", "False", Card.GONE.value, message, status, at)),
     )
 
 
@@ -244,7 +246,11 @@ def _condition(
 def _like() -> bytes:
     """What most of them have in common: names of fields, and words."""
     amounts = elasticgpu.Amounts(cores=100, memory="80Gi", shares=16)
-    conditions = (("Healthy", "NoTaint"), ("Published", "InSlice"), ("UsedAsBooked", "WithinBooking"))
+    conditions = (
+        ("Healthy", Card.NO_TAINT.value),
+        ("Published", Card.IN_SLICE.value),
+        ("UsedAsBooked", Card.WITHIN.value),
+    )
     one = elasticgpu.Holder(
         namespace="default", claim="c", request="card", class_name="training.elasticgpu.io", amounts=amounts,
         since="2026-01-01T00:00:00Z", enforcement="none", pods=(elasticgpu.Pod(name="pod", containers=("main",)),),

@@ -6,6 +6,7 @@ ClassSpec + Snapshot -> verdict -> the condition Matching, and the count in the 
 from collections.abc import Sequence
 
 from api import names, v1alpha1
+from api.reasons import Class
 from controller import selection, snapshot
 
 Verdict = tuple[str, str, str]
@@ -27,10 +28,10 @@ def verdict(spec: v1alpha1.ClassSpec, now: snapshot.Snapshot) -> tuple[int, Verd
     if count := sum(found.matching.values()):
         limit = f"; at most, since the expression was not judged: {found.unsure}" if found.unsure else ""
         whole = "" if share is None or any(card.shareable for card in there) else _WHOLE
-        return count, ("True", "CardsFound", f"{count} matching{limit}{whole}")
+        return count, ("True", Class.FOUND.value, f"{count} matching{limit}{whole}")
     if not there:
         who = "no node publishes a card" if driver == names.LOCAL_DRIVER else "no RemotePool has a card"
-        return 0, ("False", "NoMatchingCard", f"{who} of driver {driver}{_NO_TAINTS if given else ''}")
+        return 0, ("False", Class.NO_CARD.value, f"{who} of driver {driver}{_NO_TAINTS if given else ''}")
     others = selection.judged(spec.cards, there, share, driver=driver, given=not given).matching
     if driver == names.LOCAL_DRIVER and others:
         label = f"{names.ALLOCATED_BY_LABEL}={names.BY_CONTROLLER}"
@@ -40,11 +41,11 @@ def verdict(spec: v1alpha1.ClassSpec, now: snapshot.Snapshot) -> tuple[int, Verd
             else f"and all are on nodes that are given to the controller by the label {label}; "
             "write allocation: {by: Controller} into the class, or take the label from a node"
         )
-        return 0, ("False", "NoMatchingCard", f"{sum(others.values())} cards match, {where}")
+        return 0, ("False", Class.NO_CARD.value, f"{sum(others.values())} cards match, {where}")
     known = sorted({card.product_name for card in there if card.product_name})
     return 0, (
         "False",
-        "NoMatchingCard",
+        Class.NO_CARD.value,
         f"none of {sum(there.values())} cards matches; there are {_shown(known) or 'unnamed ones'}",
     )
 
@@ -75,14 +76,14 @@ def _no_share(spec: v1alpha1.ClassSpec, share: v1alpha1.Share | None, now: snaps
         return None
     count = f"{sum(cards.values())} cards match"
     if share.fallback is v1alpha1.Fallback.NOTHING and not any(card.shareable for card in cards):
-        return "NoShares", (
+        return Class.NO_SHARES.value, (
             f"{count}, and none can be shared: their node drivers offer whole cards only, or the API server does not "
             "store that cards can be shared (Kubernetes 1.36, or the feature gate DRAConsumableCapacity before that)"
         )
     if not selection.judged(spec.cards, now.cards, share).matching:
         limits = [name for name in ("memory", "cores") if getattr(share, name) is v1alpha1.Enforcement.REQUIRED]
         ways = ", ".join(rung.value for rung in share.accept)
-        return "NoEnforcement", (
+        return Class.NO_ENFORCEMENT.value, (
             f"{count}, and none can hold a share to its {' and '.join(limits)} by {ways}, which the class requires; "
             "their attributes memoryEnforcement and coresEnforcement tell what they can"
         )

@@ -8,22 +8,24 @@ for those who may know the names.
 import contextlib
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import prometheus_client
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from api import names
+from api import names, reasons
 from controller import observer, snapshot
-from explain import reasons
-from view import join, picture, problems, totals
+from view import join, picture, totals
 
 _WRITES = ("Create", "Change", "Delete", "Report", "Apply", "Remove", "Event", "TemplateCreate", "TemplateDelete")
 _ACTIONS = ("Intend", "Attach", "Move", "Tell", "Detach", "Verify", "Forget")
 _OUTCOMES = ("done", "conflict", "refused", "failed")
 _PREFIX = names.METRIC_PREFIX + "controller_"
-_SEEN = tuple(kind for kind in problems.Kind if kind not in (problems.Kind.CLASS_NOT_READY, problems.Kind.CLASS_EMPTY))
+_SEEN = tuple(
+    kind for kind in reasons.Problem if kind not in (reasons.Problem.CLASS_NOT_READY, reasons.Problem.CLASS_EMPTY)
+)
 """Problems of classes have series of their own."""
 _VIEW = names.METRIC_PREFIX
 _STATES = tuple((state.value, state.value.lower()) for state in picture.State)
@@ -169,6 +171,14 @@ class _Sums(Collector):
         for kind in _SEEN if self.complete else ():
             wrong.add_metric([kind.value], sum(one.kind == kind.value for one in self.view.problems))
         yield wrong
+        if "pods" not in self.view.unknown:
+            waiting = GaugeMetricFamily(
+                _VIEW + "waiting_pods", "Pods that wait for cards or their node, by why.", labels=["reason"]
+            )
+            counted = Counter(pod.reason for pod in self.view.pods if pod.waiting)
+            for reason in reasons.Wait:
+                waiting.add_metric([reason.value], counted[reason.value])
+            yield waiting
 
     @staticmethod
     def _classes(found: Iterable[picture.Class]) -> Iterator[GaugeMetricFamily]:

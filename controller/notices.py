@@ -8,15 +8,14 @@ what is wrong. Of a namespace's pods that wait, those that wait longest are told
 """
 
 import datetime
-import enum
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from api import names, resource
+from api import names, reasons, resource
 from api import remote as kinds
 from controller import remote
-from view import join, objects, picture, problems
+from view import join, objects, picture
 
 _AGAIN_S = 3600.0
 _PAUSE_S = 60.0
@@ -30,29 +29,15 @@ _NO_NEWS = (names.RETAINED_TAINT, names.RELEASING_TAINT, names.BACK_OFF_TAINT, n
 """Taints that say nothing about a pod's own card, as it was released or is given back, or less than its lease does."""
 
 
-class Reason(enum.StrEnum):
-    WAITS = "WaitsForCard"
-    GOT = "CardsAssigned"
-    TAINTED = "CardTainted"
-    REFUSED = "NotAllocated"
-    NEVER = "NeverFits"
-    ATTACHED = "CardAttached"
-    NOT_ATTACHED = "CardNotAttached"
-    LOST = "CardLost"
-    UNUSED = problems.Kind.UNUSED.value
-    USER_GONE = problems.Kind.USER_GONE.value
-    CARD_GONE = problems.Kind.CARD_GONE.value
-
-
 _GRACES_S = {
-    Reason.WAITS: 10.0,
-    Reason.TAINTED: 10.0,
-    Reason.UNUSED: 300.0,
-    Reason.USER_GONE: 300.0,
-    Reason.CARD_GONE: 300.0,
+    reasons.Event.WAITS: 10.0,
+    reasons.Event.TAINTED: 10.0,
+    reasons.Event.UNUSED: 300.0,
+    reasons.Event.USER_GONE: 300.0,
+    reasons.Event.CARD_GONE: 300.0,
 }
 """So long a thing may pass by itself; what is not here is said at once."""
-_WHY_NOT = frozenset({Reason.REFUSED, Reason.NEVER, Reason.NOT_ATTACHED})
+_WHY_NOT = frozenset({reasons.Event.REFUSED, reasons.Event.NEVER, reasons.Event.NOT_ATTACHED})
 """What answers why a pod has no card."""
 _ENDED = frozenset({kinds.Phase.FAILED, kinds.Phase.RELEASING})
 
@@ -65,14 +50,14 @@ class Notice:
     namespace: str
     name: str
     uid: str
-    reason: Reason
+    reason: reasons.Event
     message: str
     stem: str
     since: str
     normal: bool = False
 
     @property
-    def key(self) -> tuple[str, Reason]:
+    def key(self) -> tuple[str, reasons.Event]:
         return (self.uid, self.reason)
 
 
@@ -86,7 +71,7 @@ class Said:
     count: int = 1
 
 
-Known = Mapping[tuple[str, Reason], Said]
+Known = Mapping[tuple[str, reasons.Event], Said]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,13 +129,13 @@ def wanted(view: join.View, seen: objects.Objects, answers: Answers = _NONE, *, 
             if got < after:
                 continue
             text = f"has {_listed(pod.cards)}"
-            yield _of_pod(pod, pods, Reason.GOT, text, text, got, normal=True)
+            yield _of_pod(pod, pods, reasons.Event.GOT, text, text, got, normal=True)
     waiting = [pod for pod in view.pods if pod.waiting and pods[pod.namespace, pod.name] not in answered]
     told: Counter[str] = Counter()
     for pod in sorted(waiting, key=lambda one: one.waits_since):
         told[pod.namespace] += 1
         if told[pod.namespace] <= _WAITING:
-            yield _of_pod(pod, pods, Reason.WAITS, pod.waiting, pod.waiting.partition(";")[0], pod.waits_since)
+            yield _of_pod(pod, pods, reasons.Event.WAITS, pod.waiting, pod.waiting.partition(";")[0], pod.waits_since)
     yield from _of_tainted(view.cards)
     yield from _of_leaks(view.problems, claims)
     yield from answers.notices
@@ -174,28 +159,28 @@ def of_leases(intents: Iterable[remote.Intent], seen: objects.Objects) -> Iterat
             for kind, name, uid in about:
                 yield Notice(
                     kind=kind, namespace=claim.namespace, name=name, uid=uid, reason=reason, message=text, stem=text,
-                    since=since, normal=reason is Reason.ATTACHED,
+                    since=since, normal=reason is reasons.Event.ATTACHED,
                 )  # fmt: skip
 
 
-def _told_of(intents: Sequence[remote.Intent]) -> Iterator[tuple[Reason, str, str]]:
+def _told_of(intents: Sequence[remote.Intent]) -> Iterator[tuple[reasons.Event, str, str]]:
     """(reason, text, since) of one claim's leases. A card that was not attached is not one of those that it has."""
     has = [intent for intent in intents if intent.status.phase not in _ENDED]
     if has and all(intent.status.phase is kinds.Phase.ATTACHED for intent in has):
         cards = ", ".join(f"{intent.spec.device} of pool {intent.spec.pool}" for intent in has)
         text = f"card {cards} is attached for node {has[0].spec.node.name}"
-        yield Reason.ATTACHED, text, max(intent.status.since for intent in has)
+        yield reasons.Event.ATTACHED, text, max(intent.status.since for intent in has)
     for intent in intents:
         card, why = f"card {intent.spec.device} of pool {intent.spec.pool}", intent.status.reason
         if intent.status.phase is kinds.Phase.FAILED:
-            yield Reason.NOT_ATTACHED, f"{card} was not attached: {why}", intent.status.since
+            yield reasons.Event.NOT_ATTACHED, f"{card} was not attached: {why}", intent.status.since
         elif intent.status.phase is kinds.Phase.LOST:
             text = f"{card} is lost: {why}; what computed on it has to start anew, no other card is put in its place"
-            yield Reason.LOST, text, intent.status.since
+            yield reasons.Event.LOST, text, intent.status.since
 
 
 def _of_pod(
-    pod: picture.Pod, uids: Mapping[objects.Reference, str], reason: Reason, message: str, stem: str, since: str,
+    pod: picture.Pod, uids: Mapping[objects.Reference, str], reason: reasons.Event, message: str, stem: str, since: str,
     *, normal: bool = False,
 ) -> Notice:  # fmt: skip
     return Notice(
@@ -212,13 +197,13 @@ def _of_tainted(cards: Iterable[picture.Card]) -> Iterator[Notice]:
             for holder in card.holders:
                 for pod in holder.pods:
                     yield Notice(
-                        kind="Pod", namespace=holder.namespace, name=pod.name, uid=pod.uid, reason=Reason.TAINTED,
+                        kind="Pod", namespace=holder.namespace, name=pod.name, uid=pod.uid, reason=reasons.Event.TAINTED,
                         message=text, stem=text, since=taint.since,
                     )  # fmt: skip
 
 
 def _of_leaks(found: Iterable[picture.Problem], claims: Mapping[objects.Reference, objects.Claim]) -> Iterator[Notice]:
-    known = {reason.value: reason for reason in Reason}
+    known = {reason.value: reason for reason in reasons.Event}
     for problem in found:
         name = problem.about.partition("/")[2]
         claim = claims.get((problem.namespace, name))

@@ -14,6 +14,7 @@ from typing import Any
 
 from api import names, quantity, resource, v1alpha1
 from api import remote as kinds
+from api.reasons import Remote
 from controller import remote
 
 _DOMAIN = f"{names.LOCAL_DRIVER}/"
@@ -83,9 +84,9 @@ def report(
     pool: remote.Pool, *, devices: int, leases: int, pool_id: str, trouble: str, at: str, version: str = ""
 ) -> kinds.PoolStatus:
     """The status of a RemotePool."""
-    reach = ("False", "NoAnswer", trouble) if trouble else ("True", "Answers", "")
+    reach = ("False", Remote.NO_ANSWER.value, trouble) if trouble else ("True", Remote.ANSWERS.value, "")
     if pool.problem:
-        reach = ("Unknown", "Invalid", pool.problem)
+        reach = ("Unknown", Remote.INVALID.value, pool.problem)
     before = {condition.type: condition for condition in pool.status.conditions}
     old = before.get(names.REACHABLE)
     condition = v1alpha1.Condition(

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from api import lease, names, resource
 from api import remote as kinds
+from api.reasons import Remote
 from controller import remote
 from kube import status
 
-_ATTACHED = (names.ATTACHED, True, "Attached", "")
+_ATTACHED = (names.ATTACHED, True, Remote.ATTACHED.value, "")
 
 
 def entries(
@@ -27,7 +28,7 @@ def entries(
         told = claim.told.get(remote.place(result))
         attached = told is not None and told.conditions.get(names.ATTACHED, False)
         if node is None or node.gone:
-            gone = (names.ATTACH_FAILED, True, "NodeGone", f"node {claim.claim.node} is gone")
+            gone = (names.ATTACH_FAILED, True, Remote.NODE_GONE.value, f"node {claim.claim.node} is gone")
             words = _Words() if attached else _Words(conditions=(gone,))
         else:
             key = scene.key(claim.claim, result, node)
@@ -53,14 +54,14 @@ def _words(intent: remote.Intent | None, key: str, scene: remote.Scene, *, attac
     if intent is None:
         if not attached or scene.leases is None or held is not None:
             return _Words()
-        return _Words(conditions=(_ATTACHED, (names.HEALTHY, False, "Lost", "its lease was given back")))
+        return _Words(conditions=(_ATTACHED, (names.HEALTHY, False, Remote.LOST.value, "its lease was given back")))
     match intent.status.phase:
         case kinds.Phase.FAILED:
-            return _Words(conditions=((names.ATTACH_FAILED, True, "NotAttached", intent.status.reason),))
+            return _Words(conditions=((names.ATTACH_FAILED, True, Remote.NOT_ATTACHED.value, intent.status.reason),))
         case kinds.Phase.LOST:
-            return _Words(conditions=(_ATTACHED, (names.HEALTHY, False, "Lost", intent.status.reason)))
+            return _Words(conditions=(_ATTACHED, (names.HEALTHY, False, Remote.LOST.value, intent.status.reason)))
         case kinds.Phase.ATTACHING | kinds.Phase.ATTACHED if held and held.state is lease.State.ATTACHED:
-            conditions = (_ATTACHED, (names.HEALTHY, True, "Attached", ""))
+            conditions = (_ATTACHED, (names.HEALTHY, True, Remote.ATTACHED.value, ""))
             return _Words(conditions=conditions, data=held.data, lease_id=held.id)
         case _:
             return _Words()

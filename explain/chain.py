@@ -8,8 +8,8 @@ from typing import Any
 
 from allocation import nodes, requests
 from api import names
+from api.reasons import Missing
 from explain import world
-from explain.reasons import Missing
 
 JSON = Mapping[str, Any]
 NUMBERS = "Numbers"

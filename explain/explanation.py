@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from allocation import nodes, requests
+from api.reasons import Missing, Reason, Verdict
 from explain import chain, funnel, places, reasons, world
-from explain.reasons import Group, Missing, Reason, Verdict
+from explain.reasons import Group
 
 JSON = Mapping[str, Any]
 RETRY_S = 360

@@ -11,8 +11,8 @@ from typing import Any
 
 from allocation import bookings, search
 from api import errors, names
+from api.reasons import Verdict
 from explain import chain, explanation, places, world
-from explain.reasons import Verdict
 
 JSON = Mapping[str, Any]
 MOST = 1000

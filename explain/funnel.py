@@ -13,8 +13,9 @@ from typing import Any
 
 from allocation import amounts, bookings, devices, nodes, pools, requests, rules
 from api import errors
+from api.reasons import Reason
 from explain import reasons, world
-from explain.reasons import Example, Group, Reason
+from explain.reasons import Example, Group
 
 _EXAMPLES = 2
 _WORDS: Mapping[Reason, str] = {

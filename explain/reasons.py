@@ -1,49 +1,10 @@
-"""Why a card does not do for a request, and why a pod does not get its cards: one list of words for all who show them. The
-sentences are in `funnel`.
+"""What a reason rules out, with the cards that came closest. The words are `api.reasons`, the sentences are in `funnel`."""
 
-In the order of the funnel: a card is ruled out by the first that applies, so what comes later came closer.
-"""
-
-import enum
 from dataclasses import dataclass
 
 from allocation import amounts, devices
 from api import names
-
-
-class Reason(enum.StrEnum):
-    POOL = "PoolNotUsable"
-    CLASS = "NotOfTheClass"
-    SELECTOR = "NotSelected"
-    UNJUDGED = "SelectorFails"
-    NODE = "NodeExcluded"
-    TAINT = "Tainted"
-    SHAPE = "NoSuchShare"
-    SIZE = "TooSmall"
-    HELD = "Held"
-    CAPACITY = "NotEnoughLeft"
-    COUNTERS = "CountersUsedUp"
-    TOGETHER = "NotTogether"
-
-
-class Missing(enum.StrEnum):
-    """The first link of the chain that is not there."""
-
-    NO_CLAIM = "NoClaim"
-    UNTRANSLATED = "UntranslatedRequest"
-    TEMPLATE = "TemplateMissing"
-    CLAIM = "ClaimMissing"
-    CLASS = "ClassMissing"
-
-
-class Verdict(enum.StrEnum):
-    NO = "DoesNotFit"
-    NOW = "FitsNow"
-    """Waiting for the scheduler's next attempt."""
-    DISAGREES = "SchedulerDisagrees"
-    """It should fit, and the scheduler has had the time to try."""
-    UNKNOWN = "CannotTell"
-    SETTLED = "HasItsCards"
+from api.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

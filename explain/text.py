@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from api.reasons import Verdict
 from explain import explanation, fitting, funnel
-from explain.reasons import Verdict
 
 _GROUPS = 6
 
@@ -30,6 +30,8 @@ def of_fit(told: fitting.Fit) -> str:
 
 def _lines(told: explanation.Explanation) -> Iterator[str]:
     yield told.sentence
+    if told.reason:
+        yield f"Reason: {told.reason}"
     if told.links:
         yield ""
         yield "Chain:"

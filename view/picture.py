@@ -232,7 +232,7 @@ class PodCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """`waiting`: why it does not run yet, empty where it does. `evidence`: what the scheduler or the kubelet says."""
+    """`waiting`: why it does not run yet, empty where it does. `reason`: that in one word, of the list of reasons. `evidence`: what the scheduler or the kubelet says."""
 
     namespace: str
     name: str
@@ -243,6 +243,7 @@ class Pod:
     claims: tuple[str, ...]
     cards: tuple[PodCard, ...] = ()
     waiting: str = ""
+    reason: str = ""
     evidence: str = ""
     waits_since: str = ""
 

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from api.reasons import Wait
 from view import cards, objects, picture
 
 Key = cards.Key
@@ -91,7 +92,7 @@ def _of(pod: objects.Pod, known: Known) -> tuple[objects.Claim, ...] | None:
 
 
 def _pod(pod: objects.Pod, claims_: tuple[objects.Claim, ...], known: Known) -> picture.Pod:
-    waiting = _waiting(pod, known) if pod.phase == "Pending" else ""
+    reason, waiting = _waiting(pod, known) if pod.phase == "Pending" else ("", "")
     return picture.Pod(
         namespace=pod.namespace,
         name=pod.name,
@@ -102,6 +103,7 @@ def _pod(pod: objects.Pod, claims_: tuple[objects.Claim, ...], known: Known) -> 
         claims=tuple(name for _, name in pod.claims if name),
         cards=tuple(_pod_cards(pod, claims_, known)),
         waiting=waiting,
+        reason=reason,
         evidence=(pod.container_says if pod.node else pod.scheduler_says) if waiting else "",
         waits_since=pod.waits_since if waiting else "",
     )
@@ -125,19 +127,23 @@ def _pod_cards(pod: objects.Pod, claims_: Iterable[objects.Claim], known: Known)
             )
 
 
-def _waiting(pod: objects.Pod, known: Known) -> str:
+def _waiting(pod: objects.Pod, known: Known) -> tuple[str, str]:
+    """The word and the sentence."""
     for word, name in pod.claims:
-        if reason := _missing(pod, word, name, known):
-            return reason
+        if missing := _missing(pod, word, name, known):
+            return missing
     if pod.node:
-        return f"node {pod.node} is preparing it{_silent(pod.node, known)}"
+        silent = _silent(pod.node, known)
+        return (Wait.SILENT if silent else Wait.PREPARING), f"node {pod.node} is preparing it{silent}"
     found = [claim for _, name in pod.claims if (claim := known.claims.get((pod.namespace, name)))]
     unallocated = [claim for claim in found if not claim.allocated]
     if not unallocated:
-        return _attaching(found) or "its claims have their cards; it waits for something else"
+        if awaited := _attaching(found):
+            return Wait.ATTACHING, awaited
+        return Wait.SETTLED, "its claims have their cards; it waits for something else"
     claim = unallocated[0]
     wanted = ", ".join(dict.fromkeys(name for _, name in claim.classes)) or "no class"
-    return f"claim {claim.name} waits for a card of class {wanted}; {_supply(known.supply)}"
+    return Wait.CARD, f"claim {claim.name} waits for a card of class {wanted}; {_supply(known.supply)}"
 
 
 def _attaching(found: Iterable[objects.Claim]) -> str:
@@ -151,23 +157,21 @@ def _attaching(found: Iterable[objects.Claim]) -> str:
     return next(told, "")
 
 
-def _missing(pod: objects.Pod, word: str, name: str, known: Known) -> str:
+def _missing(pod: objects.Pod, word: str, name: str, known: Known) -> tuple[str, str] | None:
     """The first link that is not there."""
     if not name:
         template = dict(pod.templates).get(word, "")
-        return (
-            f"no claim was made from template {template} yet; does it exist?"
-            if template
-            else f"claim {word} is missing"
-        )
+        if template:
+            return Wait.TEMPLATE, f"no claim was made from template {template} yet; does it exist?"
+        return Wait.CLAIM, f"claim {word} is missing"
     claim = known.claims.get((pod.namespace, name))
     if claim is None:
-        return f"claim {name} does not exist" if known.seen.claims.whole else ""
+        return (Wait.CLAIM, f"claim {name} does not exist") if known.seen.claims.whole else None
     if known.seen.device_classes.whole and not claim.allocated:
         gone = [class_ for _, class_ in claim.classes if class_ not in known.class_names]
         if gone and len(gone) == len(claim.classes):
-            return f"claim {name} asks for class {gone[0]}, which does not exist"
-    return ""
+            return Wait.CLASS, f"claim {name} asks for class {gone[0]}, which does not exist"
+    return None
 
 
 def _silent(node: str, known: Known) -> str:

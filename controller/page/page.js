@@ -617,7 +617,7 @@ function pod(data) {
   return [
     d.el("h1", {}, "Pod ", d.name(`${found.namespace}/${found.name}`)),
     found.waiting ? d.el("section", {},
-      d.el("p", { class: "warn" }, "It waits ", d.age(found.waitsSince, now()), ": ", d.clean(found.waiting)),
+      d.el("p", { class: "warn" }, "It waits ", d.age(found.waitsSince, now()), ` (${d.clean(found.reason)}): `, d.clean(found.waiting)),
       found.evidence ? d.el("p", { class: "soft" }, `${found.node ? "The kubelet" : "The scheduler"} says: `, d.el("q", {}, d.clean(found.evidence))) : null,
       found.node ? null : why(found)) : null,
     d.facts([

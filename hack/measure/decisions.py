@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from allocation import bookings, choice, cluster, devices, pods, policies, requests
+from api.reasons import Verdict
 from explain import explanation, world
-from explain.reasons import Verdict
 from hack.measure import crowd, figures
 from hack.measure.allocator import Allocator
 

@@ -8,8 +8,8 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 
+from api.reasons import Verdict
 from explain import explanation, fitting, world
-from explain.reasons import Verdict
 from hack.measure import figures
 from tests.explain import objects
 

@@ -92,6 +92,7 @@ async def test_pods_say_why_they_wait(user: User) -> None:
         in done.out
     )
     assert "0/2 nodes are available: 2 cannot allocate all claims." in done.out
+    assert "NotEnoughLeft" in done.out
     assert "NAMESPACE" not in done.out
 
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocation import choice, pods
+from api.reasons import Reason
 from controller import allotment, metrics, mirror, snapshot
-from explain.reasons import Reason
 from tests.controller import test_allocating as cluster_of
 
 NOW = datetime.datetime(2026, 6, 1, tzinfo=datetime.UTC)

@@ -99,7 +99,7 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     before = stored(turn(a_slice(a_card(1))))
     (write,) = turn(a_slice(a_card(1, taints=[taint])), found=before, at=LATER).values()
     healthy, published, _ = status(write)["conditions"]
-    assert (healthy["status"], healthy["reason"], healthy["lastTransitionTime"]) == ("False", "Tainted", LATER)
+    assert (healthy["status"], healthy["reason"], healthy["lastTransitionTime"]) == ("False", "CardTainted", LATER)
     assert published["lastTransitionTime"] == AT
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from api import reasons
 from controller import notices, remote
 from tests.cli.conftest import put
 from tests.controller.test_observing import running
@@ -87,7 +88,7 @@ def test_a_controller_that_starts_says_nothing_of_cards_that_were_got_long_ago()
 def test_a_pod_that_the_allocator_answers_is_not_told_a_second_reason_and_again_only_after_an_hour() -> None:
     found = seen(a_slice(a_card()), *a_waiting_pod())
     (waits,) = notices.due(join.View(found), found, {}, NOW)
-    refused = dataclasses.replace(waits, reason=notices.Reason.REFUSED, message="no room on 2 nodes", since="")
+    refused = dataclasses.replace(waits, reason=reasons.Event.REFUSED, message="no room on 2 nodes", since="")
     answers = notices.Answers(notices=[refused])
     assert list(notices.due(join.View(found), found, {}, NOW, answers)) == [refused]
     assert list(notices.due(join.View(found), found, said_of(refused), later(3599), answers)) == []

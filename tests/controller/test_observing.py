@@ -171,11 +171,14 @@ async def test_an_object_that_was_written_makes_no_new_picture(server: FakeAPISe
 
 async def test_the_sums_are_series_and_nothing_unknown_is_0(server: FakeAPIServer, tmp_path: Path) -> None:
     put(server, a_slice(a_card(1), a_card(2)), a_claim("c", a_result(1)), a_node(), a_driver())
+    put(server, a_pod("late", claim="gone", phase="Pending"))
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     async with running(server, tmp_path, port):
         await server.until(lambda: shown(server, 1), within_s=15)
         text = await asyncio.to_thread(_scrape, port)
+    assert 'elasticgpu_waiting_pods{reason="ClaimMissing"} 1.0' in text
+    assert 'elasticgpu_waiting_pods{reason="WaitsForCard"} 0.0' in text
     model = 'model="NVIDIA H100 80GB HBM3"'
     assert f'elasticgpu_cards{{{model},state="Held"}} 1.0' in text
     assert f"elasticgpu_memory_free_bytes{{{model}}} 8.589934592e+10" in text

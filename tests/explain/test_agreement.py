@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, given, settings
 
 from allocation import requests, search
 from api import errors
+from api.reasons import Reason, Verdict
 from explain import explanation, fitting, world
-from explain.reasons import Reason, Verdict
 from tests.allocation import clusters
 
 

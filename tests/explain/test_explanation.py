@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from api import v1alpha1
+from api.reasons import Missing, Reason, Verdict
 from controller import selection
 from explain import explanation, fitting, text
-from explain.reasons import Missing, Reason, Verdict
 from tests.explain import objects
 
 FULL = tuple(
@@ -215,4 +215,4 @@ def test_cards_that_the_controller_allocates_are_for_its_classes_alone() -> None
         assert fitting.fit(asked(name), now).fits == 4
     only = objects.a_world(slices=(given,), classes=(objects.a_class(), *classes))
     assert explanation.explain(asked("usual"), only).reason == "NotOfTheClass"
-    assert explanation.explain(objects.a_claim("other"), only).reason == "Tainted"
+    assert explanation.explain(objects.a_claim("other"), only).reason == "CardTainted"

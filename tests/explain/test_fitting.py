@@ -3,8 +3,8 @@
 import pytest
 
 from api import errors
+from api.reasons import Verdict
 from explain import explanation, fitting, text
-from explain.reasons import Verdict
 from tests.explain import objects
 
 

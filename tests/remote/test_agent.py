@@ -129,4 +129,4 @@ async def test_a_certificate_of_another_pool_is_refused_and_said_so(tmp_path: Pa
                 status = cluster.server.list("remotepools")[0].get("status") or {}
                 return [(one["status"], one["reason"]) for one in status.get("conditions") or ()]
 
-            await cluster.until(lambda: reachable() == [("False", "NoAnswer")], within_s=20)
+            await cluster.until(lambda: reachable() == [("False", "PoolUnreachable")], within_s=20)

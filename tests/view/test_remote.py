@@ -179,7 +179,7 @@ def test_a_pod_waits_for_its_card_to_be_attached_or_says_why_that_failed() -> No
     assert waiting.waiting == f"card {name_of(1)} of pool lab is being attached"
     failed = a_far_claim(pods=("pod",))
     failed["status"]["devices"][0]["conditions"] = [
-        {"type": f"{FAR}/attach-failed", "status": "True", "reason": "NotAttached", "message": "the pool is full"}
+        {"type": f"{FAR}/attach-failed", "status": "True", "reason": "CardNotAttached", "message": "the pool is full"}
     ]
     (waiting,) = view(*given, failed).pods
     assert waiting.waiting == f"card {name_of(1)} of pool lab could not be attached: the pool is full"

@@ -1,5 +1,6 @@
 """Pod -> cards, why a pod does not run, claims and the sums by namespace, workload type and class."""
 
+from api.reasons import Wait
 from tests.view.objects import (
     CLASS,
     GI,
@@ -103,6 +104,26 @@ def test_a_pod_on_a_node_whose_driver_is_silent_says_so() -> None:
     given = (a_slice(a_card()), a_claim("claim", a_result()), pod)
     assert reason(*given, a_driver(ready="False")) == "node node1 is preparing it, and its driver does not answer"
     assert reason(*given, a_driver()) == "node node1 is preparing it"
+
+
+def test_each_reason_has_its_word_from_the_one_list() -> None:
+    templated = waiting()
+    templated["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "gone"}]
+    bound = a_pod("p", phase="Pending", node="node1")
+    cards_ = (a_slice(a_card()), a_device_class())
+    seen: list[tuple[tuple[JSON, ...], Wait]] = [
+        ((templated,), Wait.TEMPLATE),
+        ((waiting(claim="gone"),), Wait.CLAIM),
+        ((a_claim(), waiting()), Wait.CLASS),
+        ((*cards_, a_claim(), waiting()), Wait.CARD),
+        ((*cards_, a_claim("claim", a_result()), waiting()), Wait.SETTLED),
+        ((*cards_, a_claim("claim", a_result()), bound, a_driver()), Wait.PREPARING),
+        ((*cards_, a_claim("claim", a_result()), bound, a_driver(ready="False")), Wait.SILENT),
+    ]
+    for given, word in seen:
+        (pod,) = view(*given).pods
+        assert (pod.reason, bool(pod.waiting)) == (word, True)
+    assert view(*cards_, a_claim("claim", a_result()), a_pod()).pods[0].reason == ""
 
 
 def test_a_claim_shows_cards_nodes_and_pods() -> None:  # dynamo PR#13536
