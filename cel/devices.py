@@ -1,7 +1,7 @@
 """What a text may look at: a device, from what a slice says of it."""
 
 import functools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -38,12 +38,10 @@ class Device:
         return self._hash
 
 
-def device(data: JSON, driver: str, without: Collection[str] = ()) -> Device:
-    """A device of a slice. `without`: names of attributes to leave out, so that devices alike are equal."""
+def device(data: JSON, driver: str) -> Device:
+    """A device of a slice."""
     odd, attributes = "", []
     for name, value in sorted((data.get("attributes") or {}).items()):
-        if name in without:
-            continue
         try:
             attributes.append(_pair(name, _attribute(value)))
         except errors.Invalid as error:
