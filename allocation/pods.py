@@ -41,7 +41,7 @@ class Room:
 class Pod:
     """`claims`: the claim objects that it names, empty where one is not made yet.
 
-    gang: with whom it is allocated, all or none; gang_size: how many they are.
+    gang: with whom it is allocated, all or none; gang_size: how many they are; group: its PodGroup, if it has one.
     """
 
     namespace: str
@@ -58,6 +58,7 @@ class Pod:
     priority: int = 0
     gang: str = ""
     gang_size: int = 0
+    group: str = ""
 
     def goes_to(self, node: nodes.Node, free: Room) -> str:
         """Why it cannot go to the node; empty where it can."""
@@ -100,6 +101,7 @@ def pod(data: JSON) -> Pod | None:
         priority=spec.get("priority") or 0,
         gang=notes.get(names.GANG_ANNOTATION) or "",
         gang_size=_number(notes.get(names.GANG_SIZE_ANNOTATION)),
+        group=(spec.get("schedulingGroup") or {}).get("podGroupName") or "",
     )
 
 

@@ -26,7 +26,7 @@ import structlog
 from allocation import bookings, choice, pods
 from api import errors, names, resource
 from api.reasons import Reason
-from controller import allotment, metrics, mirror, observer, snapshot, watcher
+from controller import allotment, gangs, metrics, mirror, observer, offers, snapshot, watcher
 from kube import apiserver, informer
 
 _AT_ONCE = 32
@@ -44,9 +44,13 @@ _FIRST = 16
 """Of those that are refused alike, by namespace, so many are told."""
 _AVOID_S = 120.0
 """How long a node is left alone by a want whose allocation there was given back."""
+_FORGIVEN_S = 600.0
+"""How long it is remembered that a PodGroup's pod was given back once."""
 _USUAL_S = 300.0
 """How often it is looked at what is usually asked: tables of choices begin anew with it."""
 _ASK_AGAIN_S = 1.0
+_ASK_FOR_GROUPS_S = 60.0
+"""How often it is asked whether there are PodGroups by now, where there were none."""
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 30.0
 
@@ -107,7 +111,8 @@ class _Work:
         self._claims = look.claims.beside(mirror.claim)
         self._pods = look.pods.beside(pods.pod, quiet=True)
         self._nodes = look.nodes.beside(pods.node, quiet=True)
-        self._slices = watch.slices.beside(mirror.slice_)
+        self._slices = watch.slices.beside(offers.slice_)
+        self._groups = informer.Informer(api, f"{gangs.PATH}/{gangs.KIND}", project=gangs.least, quiet=True)
         self._kept: tuple[tuple[informer.Informer[Any], informer.Kept[Any]], ...] = (
             (look.claims, self._claims),
             (look.pods, self._pods),
@@ -117,8 +122,9 @@ class _Work:
         self._stale = asyncio.Event()
         self._mirror = mirror.Mirror()
         self._chooser = choice.Chooser(self._mirror.cluster)
-        self._given: dict[str, tuple[str, str]] = {}
-        """Claim uid -> (key of its want, node), of allocations that stand, to see when one is given back."""
+        self._given: dict[str, tuple[str, str, bool]] = {}
+        """Claim uid -> (key of its want, node, of a PodGroup), of allocations that stand, to see when one is given back."""
+        self._forgiven: dict[str, float] = {}
         self._avoid: dict[str, dict[str, float]] = {}
         self._usual_again = 0.0
         self._aside: dict[str, tuple[float, int]] = {}
@@ -140,8 +146,11 @@ class _Work:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._note(kept), name="note changes") for _, kept in self._kept]
             tasks.append(group.create_task(self._note_classes(), name="note classes"))
+            tasks.append(group.create_task(self._follow_groups(), name="watch podgroups"))
+            tasks.append(group.create_task(self._note(self._groups), name="note changes"))
             for _, kept in self._kept:
                 await kept.synced.wait()
+            await self._groups.tried.wait()
             while _asked(now := await self._watch.newer(0, within_s=0)):
                 self._stale.clear()
                 await self._settle()
@@ -176,6 +185,7 @@ class _Work:
             avoided=self._avoided(),
             before=resource.timestamp(self._clock() - self._patience),
             answers=self._answers,
+            groups=self._groups.objects,
         )
         chosen: list[allotment.Allotment] = []
         moment = breath = asyncio.get_running_loop().time()
@@ -186,13 +196,13 @@ class _Work:
                 continue
             if any(claim.uid in self._unknown for want in wants for claim in want.claims):
                 continue
-            found = turn.decide_all(wants) if wants[0].together else turn.decide(wants[0])
-            if isinstance(found, allotment.Refusal):
-                self._refused[line] = found
+            given, refusal = turn.decide_all(wants) if wants[0].together else turn.decide_one(wants[0])
+            chosen += given
+            if refusal is not None:
+                self._refused[line] = refusal
                 if wants[0].key not in turn.avoided:  # where one may not go says nothing of those behind it
                     passed.add(line)
             else:
-                chosen += found if isinstance(found, list) else [found]
                 self._refused.pop(line, None)
             if asyncio.get_running_loop().time() > breath + _BREATH_S:
                 await asyncio.sleep(
@@ -280,17 +290,23 @@ class _Work:
             self._chooser.usual(self._mirror.usual())
             self._usual_again = moment + _USUAL_S
         by_uid = {one.uid: one for one in self._mirror.claims.values()} if self._given else {}
-        for uid, (key, node) in list(self._given.items()):
+        for uid, (key, node, grouped) in list(self._given.items()):
             claim = by_uid.get(uid)
             if claim is None or not claim.allocated:
                 del self._given[uid]
                 if claim is not None and not claim.deleting:
                     _log.info("an allocation was given back", claim=str(claim), node=node)
-                    self._avoid.setdefault(key, {})[node] = moment + _AVOID_S
+                    # Of a PodGroup it gives back what it sees between the first allocation and the last; a second time it
+                    # has another reason.
+                    if grouped and key not in self._forgiven:
+                        self._forgiven[key] = moment
+                    else:
+                        self._avoid.setdefault(key, {})[node] = moment + _AVOID_S
 
     def _forget(self, moment: float) -> None:
         """What waits no more is not remembered."""
         self._aside = {key: kept for key, kept in self._aside.items() if kept[0] > moment - _LONGEST_PAUSE_S}
+        self._forgiven = {key: at for key, at in self._forgiven.items() if at > moment - _FORGIVEN_S}
 
     def _avoided(self) -> dict[str, frozenset[str]]:
         moment = asyncio.get_running_loop().time()
@@ -305,9 +321,9 @@ class _Work:
         """Claim after claim: what is written binds the rest to the node. What fails lets others go first for a while."""
         for index, (claim, allocation) in enumerate(zip(chosen.want.claims, chosen.allocations, strict=True)):
             try:
-                await self._write(claim, allocation, chosen.want.pod)
+                await self._write(claim, allocation, chosen)
                 outcome = "done"
-                self._given[claim.uid] = (chosen.want.key, chosen.node)
+                self._given[claim.uid] = (chosen.want.key, chosen.node, chosen.want.grouped)
                 _log.info("allocated", claim=str(claim), node=chosen.node)
             except errors.ElasticGPUError as error:
                 outcome = "conflict" if isinstance(error, errors.Conflict) else "failed"
@@ -327,8 +343,8 @@ class _Work:
                 return
         self._aside.pop(chosen.want.key, None)
 
-    async def _write(self, claim: mirror.Claim, allocation: dict[str, Any], pod: pods.Pod | None) -> None:
-        """`pod` is written down as the claim's user, which saves kube-scheduler a write, and frees the cards with the pod."""
+    async def _write(self, claim: mirror.Claim, allocation: dict[str, Any], chosen: allotment.Allotment) -> None:
+        """The pod is written down as the claim's user, which saves kube-scheduler a write, and frees the cards with the pod."""
         path = f"/apis/resource.k8s.io/v1/namespaces/{claim.namespace}/resourceclaims/{claim.name}"
         version = claim.version
         if mirror.FINALIZER not in claim.finalizers:
@@ -338,8 +354,10 @@ class _Work:
             if held is None:
                 raise errors.Conflict(f"claim {claim} was deleted while it was being allocated")
             version = held["metadata"]["resourceVersion"]
+        if chosen.node not in self._nodes.objects:
+            raise errors.Conflict(f"node {chosen.node} went while its cards were being given to claim {claim}")
         told: dict[str, Any] = {"allocation": allocation | {"allocationTimestamp": resource.timestamp(self._clock())}}
-        if pod is not None:
+        if (pod := chosen.want.pod) is not None:
             told["reservedFor"] = [{"resource": "pods", "name": pod.name, "uid": pod.uid}]
         body = {"metadata": {"uid": claim.uid, "resourceVersion": version}, "status": told}
         stored = await self._api.patch(f"{path}/status", body, fieldManager=names.FIELD_MANAGER)
@@ -352,6 +370,18 @@ class _Work:
         while True:
             seen = await kept.changed(seen)
             self._stale.set()
+
+    async def _follow_groups(self) -> None:
+        """An API server has PodGroups where the gate GenericWorkload is on and that version of them is."""
+        while True:
+            try:
+                served = await self._api.get(gangs.PATH)
+                if any(kind["name"] == gangs.KIND for kind in (served or {}).get("resources") or ()):
+                    await self._groups.run()
+            except errors.ElasticGPUError as error:
+                _log.warning("kinds not listed", path=gangs.PATH, reason=str(error))
+            self._groups.tried.set()
+            await asyncio.sleep(_ASK_FOR_GROUPS_S)
 
     async def _note_classes(self) -> None:
         seen = 0

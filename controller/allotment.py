@@ -16,7 +16,7 @@ from typing import Any
 from allocation import bookings, choice, cluster, nodes, pods, policies, requests, results, search
 from api import errors, names
 from api.reasons import Reason
-from controller import mirror
+from controller import gangs, mirror
 from explain import explanation, world
 
 JSON = Mapping[str, Any]
@@ -98,6 +98,7 @@ class Turn:
 
     `avoided`: node names that a want shall not get, by its key, since kube-scheduler has given it back there.
     `before`: who was created by then has waited long enough: a node that could have it is kept from those behind it.
+    `groups`: "namespace/name" of each PodGroup -> how many of its pods are allocated together, `gangs.NONE` for one by one.
     """
 
     known: mirror.Mirror
@@ -106,6 +107,7 @@ class Turn:
     avoided: Mapping[str, frozenset[str]] = field(default_factory=dict)
     before: str = ""
     answers: Answers = field(default_factory=Answers)
+    groups: Mapping[str, int] = field(default_factory=dict)
     _kept: dict[str, str] = field(default_factory=dict)
     _refused: dict[Hashable, Refusal] = field(default_factory=dict)
 
@@ -136,28 +138,45 @@ class Turn:
             return refusal
         return self._booked(want, found)
 
-    def decide_all(self, wants: Sequence[mirror.Want]) -> list[Allotment] | Refusal:
-        """A gang: an allotment for each, or a refusal and nothing booked."""
+    def decide_one(self, want: mirror.Want) -> tuple[list[Allotment], Refusal | None]:
+        found = self.decide(want)
+        return ([found], None) if isinstance(found, Allotment) else ([], found)
+
+    def decide_all(self, wants: Sequence[mirror.Want]) -> tuple[list[Allotment], Refusal | None]:
+        """A gang: an allotment for each, or none, nothing booked and why. Of a PodGroup so many as it needs are enough, and
+        the others come as they fit.
+        """
         pod = wants[0].pod
+        gang = gangs.of(pod)
         assert pod is not None
-        there = len(wants) + self.known.settled((pod.namespace, pod.gang))
-        if there < pod.gang_size:
-            message = f"{there} of {pod.gang_size} pods of gang {pod.gang} are there; none is allocated before all are"
-            return Refusal(message=message)
+        assert gang is not None
+        needed, settled = gangs.needed(pod, self.groups), self.known.settled(gang)
+        there = len(wants) + settled
+        if needed is None:
+            message = f"{gang} is not there, by scheduling.k8s.io/v1beta1; no pod of it is allocated before it is"
+            return [], Refusal(message=message)
+        if there < needed:
+            return [], Refusal(
+                message=f"{there} of {needed} pods of {gang} are there; none is allocated before all are"
+            )
+        missing = (needed if gang.group else there) - settled
         given: list[Allotment] = []
+        last: Refusal | None = None
         kept, refused = dict(self._kept), dict(self._refused)
-        for want in wants:
+        for number, want in enumerate(wants, start=1):
             found = self.decide(want)
             if isinstance(found, Allotment):
                 given.append(found)
                 continue
-            for one in given:
-                self.take_back(one.want, one.want.claims)
-            self._kept = kept  # for a gang no node is kept: one is of no use to it
-            self._refused = refused  # what was refused since was so beside bookings that are gone again
-            message = f"gang {pod.gang}: {len(given)} of {len(wants)} pods fit, and no more: {found.message}"
-            return dataclasses.replace(found, message=message)
-        return given
+            last = found
+            self._kept = dict(kept)  # for a gang no node is kept: one is of no use to it
+            if len(given) + len(wants) - number < missing:
+                for one in given:
+                    self.take_back(one.want, one.want.claims)
+                self._refused = refused  # what was refused since was so beside bookings that are gone again
+                message = f"{gang}: {len(given)} of {missing} pods fit, and no more: {found.message}"
+                return [], dataclasses.replace(found, message=message)
+        return given, last
 
     def take_back(self, want: mirror.Want, claims: Iterable[mirror.Claim]) -> None:
         """These claims of a want do not get what was booked for them."""

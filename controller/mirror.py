@@ -8,7 +8,6 @@ kube-scheduler away, for long enough that it has seen it. Objects are compared b
 has changed, and a look at the rest; what waits is looked at again only when it, or a claim of it, has changed.
 """
 
-import dataclasses
 import datetime
 import functools
 import sys
@@ -17,9 +16,9 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from allocation import bookings, cluster, devices, fragmentation, nodes, pods, policies, requests
-from api import names, resource, v1alpha1
-from controller import lines, news, snapshot
+from allocation import bookings, cluster, fragmentation, nodes, pods, policies, requests
+from api import names, v1alpha1
+from controller import gangs, lines, news, offers, snapshot
 from view import objects, registers
 
 JSON = Mapping[str, Any]
@@ -46,14 +45,6 @@ class Claim:
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Slice:
-    """A slice with the devices that are given to the controller, and since when. None: it has none."""
-
-    given: devices.Slice | None
-    since: datetime.datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -87,13 +78,16 @@ class Want:
     @property
     def line(self) -> Hashable:
         """By namespace, since people look into their own; a gang is a line of its own."""
-        if self.pod is not None and self.pod.gang:
-            return (self.pod.namespace, self.pod.gang)
-        return (self.claims[0].namespace, self.shape)
+        return gangs.of(self.pod) or (self.claims[0].namespace, self.shape)
 
     @property
     def together(self) -> bool:
-        return self.pod is not None and bool(self.pod.gang)
+        return gangs.of(self.pod) is not None
+
+    @property
+    def grouped(self) -> bool:
+        """Whether kube-scheduler places its pod together with others."""
+        return self.pod is not None and bool(self.pod.group)
 
     @property
     def created(self) -> str:
@@ -130,25 +124,6 @@ def _alike(terms: tuple[nodes.Term, ...]) -> tuple[nodes.Term, ...]:
     return terms
 
 
-def slice_(data: JSON) -> Slice:
-    """With the taint that is for kube-scheduler taken off; a card without it is not ours to give."""
-    spec = data["spec"]
-    kept, since = [], []
-    for device in spec.get("devices") or ():
-        taints = device.get("taints") or ()
-        ours = [one for one in taints if one["key"] == names.ALLOCATED_BY_TAINT]
-        attributes = device.get("attributes") or {}
-        said = attributes.get(names.ALLOCATED_BY) or attributes.get(f"{names.LOCAL_DRIVER}/{names.ALLOCATED_BY}") or {}
-        if ours and ours[0]["effect"] == "NoSchedule" and said.get("string") == names.BY_CONTROLLER:
-            kept.append({**device, "taints": [one for one in taints if one["key"] != names.ALLOCATED_BY_TAINT]})
-            since.append(ours[0].get("timeAdded") or "")
-    if not kept:
-        return Slice(given=None)
-    given = devices.slice_({**data, "spec": {**spec, "devices": kept}})
-    times = [datetime.datetime.fromisoformat(text) for text in since if text]
-    return Slice(given=given, since=max(times) if len(times) == len(since) else None)
-
-
 class Mirror:
     """The cluster as it was last taken in. `unsettled`: until when nodes that have just been given are left alone."""
 
@@ -159,18 +134,21 @@ class Mirror:
         self._classes: dict[str, policies.Policy] = {}
         self._immediate: set[str] = set()
         self._pods: dict[str, pods.Pod] = {}
+        self._gangs: dict[gangs.Gang, dict[str, pods.Pod]] = {}
         self.lines: lines.Lines[Want] = lines.Lines()
         """All that could be allocated, in the order in which it should be."""
         self._users: registers.Index[str, str] = registers.Index()
         """Claim -> the pods that wait for it."""
         self._moved_claims: set[str] = set()
         self._moved_pods: set[str] = set()
-        self._late: dict[str, Slice] = {}
+        self._late: dict[str, offers.Slice] = {}
+        self._since: dict[str, datetime.datetime] = {}
+        """Of the slices that are in; they are not waited for again, wherever the clock is set to."""
         self._rules: tuple[objects.TaintRule, ...] = ()
         self._seen_claims: news.Seen[Claim] = news.Seen()
         self._seen_pods: news.Seen[pods.Pod | None] = news.Seen()
         self._seen_nodes: news.Seen[nodes.Node] = news.Seen()
-        self._seen_slices: news.Seen[Slice] = news.Seen()
+        self._seen_slices: news.Seen[offers.Slice] = news.Seen()
         self._seen_classes: news.Seen[snapshot.DeviceClass] = news.Seen()
 
     def classes(self, now: snapshot.Snapshot) -> None:
@@ -198,7 +176,7 @@ class Mirror:
     def take(
         self,
         *,
-        slices: Mapping[str, Slice],
+        slices: Mapping[str, offers.Slice],
         nodes: Mapping[str, nodes.Node],
         claims: Mapping[str, Claim],
         pods: Mapping[str, pods.Pod | None],
@@ -229,6 +207,8 @@ class Mirror:
             if pod is not None:
                 self._pods[key] = pod
                 self._moved_claims |= self._users.put(key, (), _awaited(pod))
+                if (gang := gangs.of(pod)) is not None:
+                    self._gangs.setdefault(gang, {})[key] = pod
                 self.cluster.guest(pod.uid, pod.node, pod.room)
                 self._moved_pods.add(key)
         self._line_up()
@@ -238,13 +218,24 @@ class Mirror:
         known = self.claims.get(str(claim))
         self.cluster.book(claim.uid, known.pieces if known is not None and known.uid == claim.uid else ())
 
-    def settled(self, gang: tuple[str, str]) -> int:
-        """How many pods of a gang, by namespace and name, have all of their claims allocated."""
+    def settled(self, gang: gangs.Gang) -> int:
+        """How many pods of a gang wait for nothing from here: their claims are allocated. Where kube-scheduler places
+        the gang together, it allocates its own claims after ours, so these are not waited for.
+        """
         return sum(
-            all((found := self.claims.get(f"{pod.namespace}/{name}")) and found.allocated for name in pod.claims)
-            for pod in self._pods.values()
-            if (pod.namespace, pod.gang) == gang
+            all(
+                (found := self.claims.get(f"{pod.namespace}/{name}")) is not None
+                and (found.allocated or (gang.group and not found.deleting and self._known(found)))
+                for name in pod.claims
+            )
+            for pod in self._gangs.get(gang, {}).values()
         )
+
+    def _known(self, one: Claim) -> bool:
+        """Whether others can allocate it: no class of it is ours or is missing."""
+        assert one.asked is not None
+        asked = {option.class_name for request in one.asked.wish.requests for option in request.options}
+        return not asked & self._classes.keys() and asked <= self.cluster.classes.keys()
 
     def usual(self) -> fragmentation.Mix:
         """What is asked of the cards that are given to the controller, by what claims hold of them now, and beside them."""
@@ -329,12 +320,16 @@ class Mirror:
     def _drop_pod(self, key: str) -> None:
         before = self._pods.pop(key, None)
         if before is not None:
+            if (gang := gangs.of(before)) is not None:
+                self._gangs[gang].pop(key)
+                if not self._gangs[gang]:
+                    del self._gangs[gang]
             self.cluster.guest(before.uid, "", before.room)
             self.lines.drop(before.uid)
             self._moved_claims |= self._users.put(key, _awaited(before), ())
 
     def _take_slices(
-        self, slices: Mapping[str, Slice], rules: tuple[objects.TaintRule, ...], at: datetime.datetime
+        self, slices: Mapping[str, offers.Slice], rules: tuple[objects.TaintRule, ...], at: datetime.datetime
     ) -> None:
         changed, gone = self._seen_slices.news(slices)
         if rules != self._rules:
@@ -347,37 +342,21 @@ class Mirror:
             ]
         for name, _ in gone:
             self._late.pop(name, None)
+            self._since.pop(name, None)
             self.cluster.drop_slice(name)
         self._late.update(changed)
         self.unsettled = None
         for name, found in list(self._late.items()):
             if found.given is None or found.since is None:
+                self._since.pop(name, None)
                 self.cluster.drop_slice(name)
-            elif (ready := found.since + _SETTLED) > at:
+            elif (ready := found.since + _SETTLED) > at and self._since.get(name) != found.since:
                 self.unsettled = min(self.unsettled or ready, ready)
                 continue
             else:
-                self.cluster.put_slice(_ruled(found.given, rules))
+                self._since[name] = found.since
+                self.cluster.put_slice(offers.ruled(found.given, rules))
             del self._late[name]
-
-
-def _ruled(given: devices.Slice, rules: tuple[objects.TaintRule, ...]) -> devices.Slice:
-    """The slice with what DeviceTaintRules add, as kube-scheduler sees it."""
-    rules = tuple(rule for rule in rules if rule.pool in ("", given.pool))
-    if not rules:
-        return given
-    return dataclasses.replace(given, devices=tuple(_tainted(device, rules) for device in given.devices))
-
-
-def _tainted(device: devices.Device, rules: tuple[objects.TaintRule, ...]) -> devices.Device:
-    more = tuple(
-        resource.Taint(key=rule.taint.key, value=rule.taint.value, effect=rule.taint.effect)
-        for rule in rules
-        if rule.device in ("", device.key[2])
-    )
-    if not more:
-        return device
-    return dataclasses.replace(device, look=dataclasses.replace(device.look, taints=(*device.look.taints, *more)))
 
 
 def _awaited(pod: pods.Pod) -> tuple[str, ...]:

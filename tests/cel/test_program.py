@@ -9,6 +9,8 @@ from api import errors
 
 DRIVER = "gpu.elasticgpu.io"
 OWN = f'device.attributes["{DRIVER}"]'
+BOMB = "".join(f"{list(range(10))}.all(x{depth}, " for depth in range(9)) + "true" + ")" * 9
+"""Counts to a thousand million."""
 CARD = cel.Device(
     driver=DRIVER,
     attributes=(
@@ -70,6 +72,8 @@ def test_a_text_that_is_true_of_the_card(text: str) -> None:
         ("9223372036854775808 > 0", "line 1, column 1: invalid int literal"),
         ("(" * 300 + "true" + ")" * 300, "nested more than 120 deep"),
         (f"device.driver == '{'x' * cel.LONGEST}'", "10240 are allowed"),
+        ("device.driver.nosuch()", "undeclared reference to 'nosuch'"),
+        (BOMB, "too complex: "),
     ],
 )
 def test_what_the_api_server_refuses_is_refused_with_its_place(text: str, place: str) -> None:
@@ -101,6 +105,12 @@ def test_an_error_on_one_side_is_forgiven_where_the_other_decides() -> None:
     assert cel.compile("[1, 0, 2].exists(x, 2 / x == 1)").matches(CARD)
     with pytest.raises(cel.Failed, match="division by zero"):
         cel.compile("[1, 0].all(x, 2 / x > 0)").matches(CARD)
+
+
+def test_a_text_that_would_count_to_a_thousand_million_is_given_up_where_it_is_judged_all_the_same() -> None:
+    """As one is that an API server with a larger limit has stored."""
+    with pytest.raises(cel.Failed, match="actual cost limit exceeded"):
+        cel.compile(BOMB, stored=True).matches(CARD)
 
 
 def test_a_pattern_that_explodes_elsewhere_takes_no_time() -> None:

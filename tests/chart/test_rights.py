@@ -32,6 +32,7 @@ CONTROLLER_RIGHTS = {
     "devicetaintrules": {"list", "watch", "create", "patch"},
     "pods": {"list", "watch"},
     "nodes": {"list", "watch"},
+    "podgroups": {"list", "watch"},
     "elasticgpus": {"list", "watch", "create", "patch", "delete"},
     "events": {"create", "patch"},
 }

@@ -116,6 +116,10 @@ async def allocated(server: FakeAPIServer, *claims: str, within_s: float = 5.0) 
     await server.until(lambda: all(result(server, claim) for claim in claims), within_s=within_s)
 
 
+async def told(server: FakeAPIServer, text: str) -> None:
+    await server.until(lambda: any(text in one["message"] for one in server.list("events")), within_s=60)
+
+
 async def test_a_claim_waits_for_its_pod_and_then_has_finalizer_time_and_node(
     server: FakeAPIServer, running: Running
 ) -> None:
@@ -369,10 +373,10 @@ async def test_a_card_that_is_cordoned_by_a_rule_is_not_given_out(server: FakeAP
 async def test_a_gang_is_allocated_when_all_of_it_is_there_and_fits_and_else_holds_nothing(
     server: FakeAPIServer, running: Running
 ) -> None:
+    for number in range(3):
+        put_claim(server, f"big{number}", count=2, cores=100)
+        put_pod(server, f"big{number}", f"big{number}", gang="big", of=3)
     async with running():
-        for number in range(3):
-            put_claim(server, f"big{number}", count=2, cores=100)
-            put_pod(server, f"big{number}", f"big{number}", gang="big", of=3)
         for number in range(2):
             put_claim(server, f"pair{number}", cores=100, count=2)
         put_pod(server, "pair0", "pair0", gang="pair", of=2, created="2026-02-01T00:00:00Z")
@@ -382,6 +386,68 @@ async def test_a_gang_is_allocated_when_all_of_it_is_there_and_fits_and_else_hol
         told = [one["message"] for one in server.list("events")]
     assert any("gang big: 2 of 3 pods fit" in message for message in told)
     assert not any(result(server, f"big{number}") for number in range(3))
+
+
+def put_group(server: FakeAPIServer, name: str, **policy: Any) -> None:
+    server.said["/apis/scheduling.k8s.io/v1beta1"] = {"resources": [{"name": "podgroups"}]}
+    body = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "spec": {"schedulingPolicy": policy}}
+    server.put(f"/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups/{name}", body)
+
+
+def put_members(server: FakeAPIServer, group: str, count: int, cores: int = 100, cards: int = 2) -> None:
+    for number in range(count):
+        put_claim(server, f"{group}{number}", cores=cores, count=cards)
+        put_pod(server, f"{group}{number}", f"{group}{number}", schedulingGroup={"podGroupName": group})
+
+
+async def test_pods_of_a_pod_group_are_allocated_when_as_many_fit_as_it_needs(
+    server: FakeAPIServer, running: Running
+) -> None:
+    put_group(server, "g", gang={"minCount": 3})
+    put_members(server, "g", 3)
+    async with running():
+        await told(server, "PodGroup g: 2 of 3 pods fit")
+        assert not any(result(server, f"g{number}") for number in range(3))
+        put_group(server, "g", gang={"minCount": 2})
+        await server.until(lambda: sum(bool(result(server, f"g{number}")) for number in range(3)) == 2, within_s=60)
+
+
+async def test_pods_of_a_pod_group_without_a_gang_are_allocated_one_by_one(
+    server: FakeAPIServer, running: Running
+) -> None:
+    put_group(server, "g", basic={})
+    async with running():
+        put_members(server, "g", 3)
+        await server.until(lambda: sum(bool(result(server, f"g{number}")) for number in range(3)) == 2, within_s=60)
+
+
+async def test_where_there_are_no_pod_groups_their_pods_wait_and_are_told_and_others_do_not(
+    server: FakeAPIServer, running: Running
+) -> None:
+    async with running():
+        put_members(server, "g", 1)
+        await told(server, "PodGroup g is not there")
+        put_claim(server, "one")
+        put_pod(server, "pod", "one", created="2026-02-01T00:00:00Z")
+        await allocated(server, "one")
+        assert not server.count("GET", "podgroups")
+        assert result(server, "g0") is None
+
+
+async def test_what_kube_scheduler_gives_back_of_a_pod_group_before_it_has_seen_all_goes_to_the_same_node_once_more(
+    server: FakeAPIServer, running: Running
+) -> None:
+    server.remove("/api/v1/nodes/node-2")
+    server.remove(f"{SLICES}/slice-node-2")
+    put_group(server, "g", gang={"minCount": 2})
+    put_members(server, "g", 2, cards=1)
+    async with running():
+        await allocated(server, "g0", "g1", within_s=60)
+        put_claim(server, "g0", cores=100)  # without status, as kube-scheduler leaves it
+        await allocated(server, "g0", within_s=60)
+        put_claim(server, "g0", cores=100)
+        await told(server, "kube-scheduler gave the allocation there back")
+        assert result(server, "g0") is None
 
 
 async def test_small_claims_do_not_take_for_ever_what_a_large_one_waits_for(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from allocation import choice, pods
 from api import names
-from controller import allotment, mirror, snapshot
+from controller import allotment, mirror, offers, snapshot
 from hack.scale import objects, pending
 from tests.controller import test_allocating as cluster_of
 from tests.controller.test_flow import controller_of
@@ -60,7 +60,7 @@ def taken(known: mirror.Mirror, claims: dict[str, mirror.Claim]) -> None:
         for taint in device["taints"]:
             taint["timeAdded"] = objects.THEN
     known.take(
-        slices={"s": mirror.slice_(body)},
+        slices={"s": offers.slice_(body)},
         nodes={objects.node_name(0): pods.node(objects.node(0))},
         claims=claims,
         pods={},

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocation import choice, pods
+from allocation import choice, pods, requests
 from api.reasons import Reason
-from controller import allotment, metrics, mirror, snapshot
+from controller import allotment, gangs, metrics, mirror, offers, snapshot
 from tests.controller import test_allocating as cluster_of
 
 NOW = datetime.datetime(2026, 6, 1, tzinfo=datetime.UTC)
@@ -46,7 +46,7 @@ def a_mirror(store: Store, known: mirror.Mirror | None = None, seen: dict[int, A
     )  # fmt: skip
     known.classes(snapshot.build(1, [item], [made], []))
     known.take(
-        slices=read("resourceslices", mirror.slice_),
+        slices=read("resourceslices", offers.slice_),
         nodes=read("nodes", pods.node),
         claims=read("resourceclaims", mirror.claim, "default/"),
         pods=read("pods", pods.pod, "default/"),
@@ -110,9 +110,9 @@ def test_a_gang_has_all_that_it_asks_for_or_nothing(gangs: list[list[int]], miss
     taken: collections.Counter[tuple[str, str]] = collections.Counter()
     seen = 0
     for _, wants in known.lines.march(()):
-        found = turn.decide_all(wants)
+        given_, refusal = turn.decide_all(wants)
+        assert bool(given_) != bool(refusal)
         seen += len(wants)
-        given_ = [] if isinstance(found, allotment.Refusal) else found
         number = int(str(wants[0].pod and wants[0].pod.gang)[1:])
         assert len(given_) in ((0,) if number in missing else (0, len(gangs[number])))
         for one in given_:
@@ -122,6 +122,56 @@ def test_a_gang_has_all_that_it_asks_for_or_nothing(gangs: list[list[int]], miss
         assert len(booked) == len(given_)
     assert seen == sum(map(len, gangs))
     assert all(cores <= 100 for cores in taken.values())
+
+
+@settings(deadline=None, max_examples=60)
+@given(groups=SIZES, least=st.lists(st.integers(1, 4), min_size=4, max_size=4))
+def test_a_pod_group_has_as_many_as_it_needs_or_nothing_and_more_only_where_they_fit(
+    groups: list[list[int]], least: list[int]
+) -> None:
+    store: Any = Store()
+    cluster_of.put_class(store)
+    cluster_of.put_node(store, "node-1")
+    cluster_of.put_cards(store, "node-1")
+    for number, members in enumerate(groups):
+        for index, cores in enumerate(members):
+            name = f"g{number}-{index}"
+            cluster_of.put_claim(store, name, cores=cores)
+            cluster_of.put_pod(store, name, name, schedulingGroup={"podGroupName": f"g{number}"})
+    known = a_mirror(store)
+    turn = allotment.Turn(
+        known=known,
+        chooser=choice.Chooser(known.cluster),
+        share_id=lambda: "s",
+        groups={f"default/g{number}": least[number] for number in range(len(groups))},
+    )
+    for _, wants in known.lines.march(()):
+        number = int(str(wants[0].pod and wants[0].pod.group)[1:])
+        given_, refusal = turn.decide_all(wants)
+        assert len(wants) == len(groups[number])
+        assert not given_ or len(given_) >= least[number]
+        assert (refusal is None) == (len(given_) == len(wants))
+        assert len(given_) == sum(bool(known.cluster.booked.pieces(want.claims[0].uid)) for want in wants)
+
+
+def test_a_pod_group_does_not_wait_for_what_kube_scheduler_allocates_after_it_and_a_gang_by_annotation_does() -> None:
+    """kube-scheduler places no pod of the group before all can be; so nothing would ever be allocated."""
+    store: Any = Store()
+    cluster_of.put_class(store)
+    cluster_of.put_node(store, "node-1")
+    cluster_of.put_cards(store, "node-1")
+    for gang, spec in (("a", {"gang": "a", "of": 2}), ("g", {"schedulingGroup": {"podGroupName": "g"}})):
+        cluster_of.put_claim(store, f"{gang}-ours", cores=10)
+        cluster_of.put_pod(store, f"{gang}-ours", f"{gang}-ours", **spec)
+        cluster_of.put_claim(store, f"{gang}-theirs", cores=10, deviceClassName="theirs.example.com")
+        cluster_of.put_pod(store, f"{gang}-theirs", f"{gang}-theirs", **spec)
+    known = a_mirror(store)
+    by_annotation, by_group = (gangs.of(wants[0].pod) for _, wants in known.lines.march(()))
+    assert by_annotation
+    assert by_group
+    assert (known.settled(by_annotation), known.settled(by_group)) == (0, 0)  # nobody knows that class
+    known.cluster.put_class(requests.class_({"metadata": {"name": "theirs.example.com"}, "spec": {}}))
+    assert (known.settled(by_annotation), known.settled(by_group)) == (0, 1)
 
 
 @settings(deadline=None, max_examples=12)

@@ -3,7 +3,8 @@
 What a test leaves behind in its namespace goes with it; a test that changes a node puts it right itself. When one fails,
 its report ends with every DRA object, the events and the logs of the driver.
 
-TEST_CLUSTER=<name of a running instance of hack/cluster> uses that one and leaves it: for working on these tests.
+TEST_CLUSTER=<name of a running instance of hack/cluster> uses that one and leaves it: for working on these tests. It needs
+`--feature-gates GenericWorkload=true`, as the one that is brought up here has it.
 TEST_KUBERNETES=1.34 brings up one of that version. What a test needs of Kubernetes beyond whole cards it says by
 `needs(<feature gate>)`; where the server says that the gate is off, it is skipped. The usual version has them all.
 """
@@ -24,6 +25,8 @@ from hack.kubectl import Kubectl, KubectlError
 from tests.e2e.stage import Stage
 
 ROOT = Path(__file__).resolve().parents[2]
+_GATES = "GenericWorkload=true"
+"""What tests need that the usual version has off by itself: PodGroups."""
 _LIMIT_S = 900
 """The first test of a session also brings the cluster up and builds the image."""
 
@@ -41,7 +44,8 @@ def cluster(kubernetes: str) -> Iterator[Cluster]:
         assert found, f"no instance {running} is up"
         yield found
         return
-    up = Cluster.up(f"test-{os.getpid()}", nodes=2, cards=(4, 0), kubernetes=kubernetes)
+    gates = _GATES if kubernetes == build.KUBERNETES else ""
+    up = Cluster.up(f"test-{os.getpid()}", nodes=2, cards=(4, 0), kubernetes=kubernetes, feature_gates=gates)
     try:
         yield up
     finally:

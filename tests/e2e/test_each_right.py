@@ -48,10 +48,11 @@ pytestmark = [
         "DRADeviceTaintRules",
         "DRADeviceTaints",
         "DRAResourceClaimGranularStatusAuthorization",
+        "GenericWorkload",
     ),
 ]
 CLASS, WEBHOOK, POOL = "cut.example.com", "cut-elastic-gpu-webhook", "cut-pool"
-DRA, OURS, CORE = "resource.k8s.io", "elasticgpu.io", ""
+DRA, OURS, SCHEDULING, CORE = "resource.k8s.io", "elasticgpu.io", "scheduling.k8s.io", ""
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims"
 RULES = "/apis/resource.k8s.io/v1/devicetaintrules"
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
@@ -436,6 +437,7 @@ CASES: list[tuple[Right, Need]] = [
     (right("controller", DRA, "resourceclaims", "patch"), a_claim_waits),
     (right("controller", DRA, "resourceclaims/status", "patch"), a_claim_waits),
     (right("controller", DRA, "resourceclaims/binding", "patch"), a_claim_waits),
+    *reading("controller", SCHEDULING, ("podgroups",), the_controller),
     (right("controller", CORE, "events", "create"), a_claim_fits_nowhere),
     (right("controller", CORE, "events", "patch"), a_claim_fits_nowhere),
     (right("controller", "authentication.k8s.io", "tokenreviews", "create"), who_it_is),
