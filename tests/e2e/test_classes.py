@@ -1,11 +1,13 @@
 """Classes, CEL, configs and preferences, as the scheduler, the controller and the driver understand them together."""
 
+import functools
+import re
 from collections.abc import Iterator
 
 import pytest
 
 from tests.e2e.manifests import CLASS, a_claim, a_class, a_pod, a_request, a_template, opaque
-from tests.e2e.stage import Stage, until
+from tests.e2e.stage import KubectlError, Object, Stage, until
 
 pytestmark = pytest.mark.e2e
 NOTHING = {"cores": "0", "memory": "0", "shares": "0"}
@@ -65,6 +67,40 @@ def test_a_class_that_matches_no_card_keeps_the_pod_waiting_until_it_is_updated(
         '{"spec":{"selectors":[{"cel":{"expression":"true"}}]}}',
     )
     classes.ready("pod")
+
+
+BAD_TEXTS = {
+    "bomb": ("".join(f"{list(range(10))}.all(x{depth}, " for depth in range(9)) + "true" + ")" * 9, "too complex|cost"),
+    "unknown": ("device.driver.nosuch()", "undeclared reference to 'nosuch'"),
+    "types": ("device.driver == 1", "no matching overload"),
+}
+
+
+def test_a_text_that_the_api_server_does_not_take_is_told_on_its_class_and_no_other_class_is_touched(
+    classes: Stage,
+) -> None:
+    head: Object = {"apiVersion": "elasticgpu.io/v1alpha1", "kind": "ElasticGPUClass"}
+    bodies: list[Object] = [
+        head
+        | {"metadata": {"name": f"{name}.example.com"}, "spec": {"backend": "Whole", "cards": {"expression": text}}}
+        for name, (text, _) in BAD_TEXTS.items()
+    ]
+    good = head | {"metadata": {"name": "good.example.com"}, "spec": {"backend": "Whole"}}
+    classes.create(*map(labelled, (*bodies, good)))
+    long = {"backend": "Whole", "cards": {"expression": f"device.driver == '{'x' * 10240}'"}}
+    with pytest.raises(KubectlError, match="expression: Too long"):
+        classes.create(labelled(head | {"metadata": {"name": "long.example.com"}, "spec": long}))
+    classes.kubectl("wait", "--for=condition=Ready", "elasticgpuclass/good.example.com", "--timeout=60s")
+
+    def refused(name: str) -> str:
+        (found,) = classes.kubectl.objects("elasticgpuclass", f"{name}.example.com")
+        conditions = {one["type"]: one for one in found.get("status", {}).get("conditions", ())}
+        accepted = conditions.get("Accepted", {"reason": ""})
+        return str(accepted["message"]) if accepted["reason"] == "Refused" else ""
+
+    for name, (_, words) in BAD_TEXTS.items():
+        assert re.search(words, until(f"{name} is refused", functools.partial(refused, name), 60)), name
+        assert not classes.kubectl.objects("deviceclass", f"{name}.example.com")
 
 
 def test_a_cel_error_keeps_the_pod_waiting_and_is_told(stage: Stage) -> None:
