@@ -133,7 +133,7 @@ class Listener:
             old = self._server
             await self.open()
             if old is not None:
-                await old.stop(_GRACE_S)
+                await asyncio.shield(old.stop(_GRACE_S))  # by itself it may swallow that we are cancelled: wait_for before 3.12
 
 
 def _identity(path: Path) -> tuple[int, ...] | None:

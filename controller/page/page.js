@@ -189,12 +189,23 @@ function failed(error) {
 function put(content, view) {
   const key = document.activeElement?.dataset?.key;
   const moved = told.view !== view;
+  const entered = moved ? [] : [...main.querySelectorAll("[name][data-key]")].map((one) => [one.dataset.key, one.value]);
   told.view = view;
   main.replaceChildren(...[content].flat(Infinity).filter(Boolean));
+  for (const [field, value] of entered) enter(field, value);
   const again = key && !moved && [...main.querySelectorAll("[data-key]")].find((one) => one.dataset.key === key);
   if (again) again.focus({ preventScroll: true });
   else if (moved && document.activeElement === document.body) main.focus({ preventScroll: true });
   document.title = (main.querySelector("h1")?.textContent ?? "Cards") + " - Elastic GPU";
+}
+
+// What somebody has entered and not yet sent stays, if there is still such a field and such a choice.
+function enter(key, value) {
+  const field = [...main.querySelectorAll("[name][data-key]")].find((one) => one.dataset.key === key);
+  if (!field) return;
+  const before = field.value;
+  field.value = value;
+  if (field.value !== value) field.value = before;
 }
 
 function scope(as) {
@@ -240,6 +251,7 @@ function signIn(said) {
 }
 
 function leave(said = "") {
+  turn += 1; // an answer that is still on its way draws nothing over the form
   token = "";
   sessionStorage.removeItem("token");
   told.view = told.data = "";
@@ -643,7 +655,7 @@ function pod(data) {
 
 async function fitAsk({ query }) {
   const overview = await ask("overview");
-  const data = { classes: overview.data.classes, answer: "" };
+  const data = { classes: overview.data.classes.map((one) => one.name), answer: "" };
   if (query.get("class")) {
     data.answer = await asked("fit", Object.fromEntries(query)).then((told) => told.text, (error) => {
       if (error.status === 400 || error.status === 503) return error.message;
@@ -665,7 +677,7 @@ function fitPage(data, at) {
   const form = d.el(
     "form", { class: "tools" },
     d.el("label", {}, "Class ", d.el("select", { name: "class", "data-key": "fit class" },
-      data.classes.map((one) => d.el("option", { value: one.name, selected: one.name === value("class") }, d.clean(one.name))))),
+      data.classes.map((one) => d.el("option", { value: one, selected: one === value("class") }, d.clean(one))))),
     field("count", "Cards", { type: "number", min: 1 }), field("cores", "Cores, %", { type: "number", min: 0, max: 100 }),
     field("memory", "Memory", { placeholder: "20Gi" }), d.el("button", { type: "submit" }, "Does it fit?"),
   );

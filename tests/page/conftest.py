@@ -29,6 +29,7 @@ SCREENSHOTS = os.environ.get("EGPU_SCREENSHOTS", "")
 ADMIN, TENANT, STRANGER = "admin-token", "tenant-token", "stranger-token"
 INVENTORY = "list resourceslices"
 NAMES = ("list pods", "list resourceclaims")
+sync_api.expect.set_options(timeout=60_000)  # nothing here is about how fast a page is drawn
 
 
 class Stage:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.page.conftest import ADMIN, STRANGER, TENANT, Stage, picture
 from tests.view.objects import (
@@ -109,12 +109,24 @@ def test_room_is_asked_for_by_a_form_and_the_question_is_in_the_address(stage: S
     picture(page, "fit")
 
 
+def test_what_is_entered_and_not_sent_stays_when_the_cluster_changes(stage: Stage, open_page: Open) -> None:
+    a_town(stage)
+    page = open_page(f"{stage.start()}#/fit")
+    page.get_by_label("Class").select_option("training.elasticgpu.io")
+    page.get_by_label("Cards").fill("2")
+    stage.put(a_class("another.elasticgpu.io"), a_device_class("another.elasticgpu.io"))
+    expect(page.locator("option")).to_have_count(3)
+    expect(page.get_by_label("Class")).to_have_value("training.elasticgpu.io")
+    expect(page.get_by_label("Cards")).to_have_value("2")
+    assert page.evaluate("document.activeElement.name") == "count", "the focus stays where it was"
+
+
 def test_a_change_in_the_cluster_shows_without_a_reload(stage: Stage, open_page: Open) -> None:
     a_town(stage)
     page = open_page(stage.start())
     page.get_by_label("node1, card 2: free").focus()
     stage.put(a_claim("late", a_result(3), pods=("latecomer",)), a_pod("latecomer", claim="late"))
-    expect(page.get_by_label("node1, card 2: held")).to_be_visible(timeout=15000)
+    expect(page.get_by_label("node1, card 2: held")).to_be_visible(timeout=60000)
     assert page.evaluate("document.activeElement.dataset.key") == "cell node1 2", "the focus stays where it was"
 
 
@@ -182,6 +194,29 @@ def test_nobody_sees_anything_without_a_token(stage: Stage, open_page: Open) -> 
     expect(page.get_by_role("heading", name="6 cards on 2 nodes")).to_be_visible()
 
 
+def test_an_answer_that_comes_after_the_sign_out_is_not_drawn(stage: Stage, open_page: Open) -> None:
+    a_town(stage)
+    page = open_page(stage.start())
+    expect(page.get_by_role("heading", name="6 cards on 2 nodes")).to_be_visible()
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/api/pods", hold)
+    page.get_by_role("link", name="Pods").first.click()
+    while not held:
+        page.wait_for_timeout(20)
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("Token")).to_be_visible()
+    with page.expect_event("requestfinished"):
+        held[0].fulfill(status=403, json={"error": "too late"})
+    page.unroute("**/api/pods")
+    page.get_by_label("Token").fill(ADMIN)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("main")).to_contain_text("ml/trainer")
+
+
 def test_names_are_text_whatever_is_in_them(stage: Stage, open_page: Open) -> None:
     model = '<img src=x onerror="document.title=1">\u202egnp.exe\u0007'
     long = "n" * 253
@@ -210,12 +245,12 @@ def test_it_says_how_old_the_picture_is_while_the_api_server_is_away(stage: Stag
     page = open_page(stage.start())
     expect(page.get_by_role("heading", name="6 cards on 2 nodes")).to_be_visible()
     stage.do(stage.server.stop())
-    expect(page.locator("#banner")).to_contain_text("The API server has not answered for", timeout=20000)
+    expect(page.locator("#banner")).to_contain_text("The API server has not answered for")
     page.get_by_role("link", name="Pods").first.click()
     expect(page.locator("main")).to_contain_text("ml/trainer"), "who was let in may go on looking"
     picture(page, "away")
     stage.do(stage.server.start())
-    expect(page.locator("#banner")).to_be_hidden(timeout=40000)
+    expect(page.locator("#banner")).to_be_hidden(timeout=60000)
 
 
 def test_it_says_so_when_the_controller_is_away(stage: Stage, open_page: Open) -> None:
@@ -223,9 +258,7 @@ def test_it_says_so_when_the_controller_is_away(stage: Stage, open_page: Open) -
     page = open_page(stage.start())
     expect(page.get_by_role("heading", name="6 cards on 2 nodes")).to_be_visible()
     stage.stop_controller()
-    expect(page.locator("#banner")).to_contain_text(
-        "The controller does not answer. This is the picture of", timeout=20000
-    )
+    expect(page.locator("#banner")).to_contain_text("The controller does not answer. This is the picture of")
     expect(page.locator(".map a.cell")).to_have_count(6)
 
 
@@ -245,11 +278,11 @@ def test_five_thousand_nodes_come_as_one_field_a_node(stage: Stage, open_page: O
     assert len(stage.get("/api/overview", ADMIN)[1]) <= 300 * 1024
     page = open_page(address, color_scheme="dark")
     expect(page.get_by_role("heading", name="40,000 cards on 5,000 nodes")).to_be_visible(timeout=60000)
-    expect(page.locator(".many a.cell")).to_have_count(5000, timeout=20000)
+    expect(page.locator(".many a.cell")).to_have_count(5000)
     expect(page.get_by_label("gpu-node-0000: 0 of 8 cards free, held")).to_be_visible()
     picture(page, "five-thousand")
     page.get_by_label("gpu-node-0000: 0 of 8 cards free, held").click()
-    expect(page.locator("main")).to_contain_text("ml/big", timeout=20000)
+    expect(page.locator("main")).to_contain_text("ml/big")
 
 
 def test_colour_is_never_alone_and_the_contrast_holds(stage: Stage, open_page: Open) -> None:
