@@ -230,7 +230,7 @@ async def test_an_interrupt_ends_it_and_its_kubectls_without_a_trace(server: Fak
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "cli", "cards"), cwd=ROOT, env=user.environment, stderr=asyncio.subprocess.PIPE
     )
-    await server.until(lambda: server.count("GET", "resourceslices"), within_s=20)
+    await server.until(lambda: server.count("GET", "resourceslices"), within_s=60)
     process.send_signal(signal.SIGINT)
     _, err = await process.communicate()
     assert (process.returncode, err) == (130, b"")

@@ -112,7 +112,7 @@ def card(server: FakeAPIServer, name: str) -> tuple[str, str]:
     return found["pool"], found["device"]
 
 
-async def allocated(server: FakeAPIServer, *claims: str, within_s: float = 5.0) -> None:
+async def allocated(server: FakeAPIServer, *claims: str, within_s: float = 25) -> None:
     await server.until(lambda: all(result(server, claim) for claim in claims), within_s=within_s)
 
 
@@ -223,7 +223,7 @@ async def test_what_is_not_written_is_not_booked(server: FakeAPIServer, running:
         for number in range(4):
             put_claim(server, f"c{number}", cores=100)
             put_pod(server, f"p{number}", f"c{number}", created="2026-02-01T00:00:00Z")
-        await allocated(server, *(f"c{number}" for number in range(4)), within_s=15)
+        await allocated(server, *(f"c{number}" for number in range(4)), within_s=25)
 
 
 async def test_an_answer_that_was_lost_does_not_allocate_twice(server: FakeAPIServer, running: Running) -> None:
@@ -318,7 +318,7 @@ async def test_a_card_without_the_taint_or_with_a_fresh_one_is_left_alone(
         put_cards(server, "node-2", since="2999-01-01T00:00:00Z")
         put_claim(server, "one")
         put_pod(server, "pod", "one")
-        await server.until(lambda: server.list("events"), within_s=20)
+        await server.until(lambda: server.list("events"), within_s=25)
         assert "no node gives its cards to the controller" in server.list("events")[0]["message"]
         assert result(server, "one") is None
 
@@ -332,7 +332,7 @@ async def test_a_claim_that_never_fits_is_told_so_once_on_itself_and_its_pod(
         put_claim(server, "fits")
         put_pod(server, "pod2", "fits", created="2026-02-01T00:00:00Z")
         await allocated(server, "fits")
-        await server.until(lambda: len(server.list("events")) > 1, within_s=20)
+        await server.until(lambda: len(server.list("events")) > 1, within_s=25)
         told = {(one["involvedObject"]["kind"], one["involvedObject"]["name"]): one for one in server.list("events")}
         assert set(told) == {("ResourceClaim", "huge"), ("Pod", "pod")}
         assert told["Pod", "pod"]["reason"] == "NeverFits"
@@ -344,9 +344,9 @@ async def test_a_hundred_refused_pods_are_ten_events_a_second(server: FakeAPISer
         put_claim(server, f"huge{number}", count=3)
         put_pod(server, f"pod{number}", f"huge{number}")
     async with running():
-        await server.until(lambda: server.list("events"), within_s=20)
+        await server.until(lambda: server.list("events"), within_s=25)
         started = asyncio.get_running_loop().time()
-        await server.until(lambda: len(server.list("events")) >= 11, within_s=20)
+        await server.until(lambda: len(server.list("events")) >= 11, within_s=25)
         assert asyncio.get_running_loop().time() - started >= 0.9
 
 
@@ -462,7 +462,7 @@ async def test_small_claims_do_not_take_for_ever_what_a_large_one_waits_for(
         await allocated(server, "first0", "first1")
         put_claim(server, "large", cores=100, count=2)
         put_pod(server, "large", "large")
-        await server.until(lambda: server.list("events"), within_s=20)
+        await server.until(lambda: server.list("events"), within_s=25)
         for number in range(2):
             put_claim(server, f"small{number}", cores=100)
             put_pod(server, f"small{number}", f"small{number}", created="2999-01-01T00:00:00Z")
@@ -493,7 +493,7 @@ async def test_two_controllers_book_no_card_twice(server: FakeAPIServer, tmp_pat
                 first.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await first
-        await allocated(server, *(f"c{number}" for number in range(4)), within_s=20)
+        await allocated(server, *(f"c{number}" for number in range(4)), within_s=25)
     assert len({card(server, f"c{number}") for number in range(4)}) == 4
 
 

@@ -174,7 +174,7 @@ async def test_the_controller_goes_on_when_the_api_server_comes_back(server: Fak
         await server.stop()
         put_class(server, "debug.example.com")
         await server.start()
-        await server.until(lambda: condition(server, "Ready", "debug.example.com")[0] == "True", within_s=20)
+        await server.until(lambda: condition(server, "Ready", "debug.example.com")[0] == "True", within_s=60)
         assert not task.done()
 
 

@@ -63,14 +63,14 @@ def shown(server: FakeAPIServer, number: int) -> JSON:
 async def test_a_card_is_shown_free_then_held_then_free_then_gone(server: FakeAPIServer, tmp_path: Path) -> None:
     put(server, a_slice(a_card(1), a_card(2)))
     async with running(server, tmp_path):
-        await server.until(lambda: shown(server, 1).get("state") == "Free", within_s=15)
+        await server.until(lambda: shown(server, 1).get("state") == "Free", within_s=60)
         put(server, a_claim("c", a_result(1), pods=("pod",)), a_pod(claim="c"))
-        await server.until(lambda: shown(server, 1).get("heldBy") == "ml/pod", within_s=15)
+        await server.until(lambda: shown(server, 1).get("heldBy") == "ml/pod", within_s=60)
         assert shown(server, 2)["state"] == "Free"
         server.remove("/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims/c")
-        await server.until(lambda: shown(server, 1).get("state") == "Free", within_s=15)
+        await server.until(lambda: shown(server, 1).get("state") == "Free", within_s=60)
         put(server, a_slice(a_card(1)))
-        await server.until(lambda: not shown(server, 2), within_s=15)
+        await server.until(lambda: not shown(server, 2), within_s=60)
     assert server.count("PATCH", GPUS) == 4
 
 
@@ -78,19 +78,19 @@ async def test_a_card_that_somebody_tainted_by_a_rule_is_blocked(server: FakeAPI
     server.said["/apis/resource.k8s.io/v1"] = {"resources": [{"name": "devicetaintrules"}]}
     put(server, a_slice(a_card(1), a_card(2)))
     async with running(server, tmp_path):
-        await server.until(lambda: shown(server, 2).get("state") == "Free", within_s=15)
+        await server.until(lambda: shown(server, 2).get("state") == "Free", within_s=60)
         server.put("/apis/resource.k8s.io/v1/devicetaintrules/r", a_rule("r", device=name_of(2)))
-        await server.until(lambda: shown(server, 2).get("state") == "Blocked", within_s=15)
+        await server.until(lambda: shown(server, 2).get("state") == "Blocked", within_s=60)
         assert shown(server, 1)["state"] == "Free"
 
 
 async def test_a_change_by_hand_is_undone(server: FakeAPIServer, tmp_path: Path) -> None:
     put(server, a_slice(a_card(1)))
     async with running(server, tmp_path):
-        await server.until(lambda: shown(server, 1), within_s=15)
+        await server.until(lambda: shown(server, 1), within_s=60)
         found = server.get(f"{GPUS}/{name_of(1)}") or {}
         server.put(f"{GPUS}/{name_of(1)}", found | {"status": found["status"] | {"state": "Held"}})
-        await server.until(lambda: shown(server, 1)["state"] == "Free", within_s=15)
+        await server.until(lambda: shown(server, 1)["state"] == "Free", within_s=60)
 
 
 async def test_an_object_that_keeps_less_than_was_written_is_let_be_until_its_card_changes(
@@ -103,9 +103,9 @@ async def test_an_object_that_keeps_less_than_was_written_is_let_be_until_its_ca
         for number in range(3):
             claim = f"c{number}"
             put(server, a_claim(claim, a_result(1), pods=("pod",)), a_pod(claim=claim))
-            await server.until(lambda: shown(server, 1).get("heldBy") == "ml/pod", within_s=15)
+            await server.until(lambda: shown(server, 1).get("heldBy") == "ml/pod", within_s=60)
             server.remove(f"/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims/{claim}")
-            await server.until(lambda: shown(server, 1).get("state") == "Free", within_s=15)
+            await server.until(lambda: shown(server, 1).get("state") == "Free", within_s=60)
         assert shown(server, 2)["state"] == "Free"
         assert "place" not in shown(server, 2)
     assert server.count("PATCH", f"{GPUS}/{name_of(2)}") <= 2
@@ -121,7 +121,7 @@ async def test_without_the_right_to_list_claims_nothing_is_written_and_classes_g
             "/apis/elasticgpu.io/v1alpha1/elasticgpuclasses/x.example.com",
             {"kind": "ElasticGPUClass", "spec": {"backend": "Whole"}},
         )
-        await server.until(lambda: server.list("deviceclasses"), within_s=15)
+        await server.until(lambda: server.list("deviceclasses"), within_s=60)
     assert server.list("elasticgpus") == []
 
 
@@ -175,7 +175,7 @@ async def test_the_sums_are_series_and_nothing_unknown_is_0(server: FakeAPIServe
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     async with running(server, tmp_path, port):
-        await server.until(lambda: shown(server, 1), within_s=15)
+        await server.until(lambda: shown(server, 1), within_s=60)
         text = await asyncio.to_thread(_scrape, port)
     assert 'elasticgpu_waiting_pods{reason="ClaimMissing"} 1.0' in text
     assert 'elasticgpu_waiting_pods{reason="WaitsForCard"} 0.0' in text

@@ -45,7 +45,7 @@ async def running(server: FakeAPIServer, folder: Path, **given: str) -> AsyncIte
         told = settings.Settings(namespace="egpu", pod_name="one", port=ports[0], page_port=ports[1], **given)
         task = asyncio.create_task(controller.serve(api, told), name="controller")
         try:
-            await server.until(lambda: len(server.list("elasticgpus")) == 4, within_s=20)
+            await server.until(lambda: len(server.list("elasticgpus")) == 4, within_s=60)
             yield ports
             assert not task.done()
         finally:
@@ -145,7 +145,7 @@ async def test_news_come_as_a_stream_and_say_when_the_api_server_fell_silent(
             first = json.loads((await stream.content.readuntil(b"\n\n"))[6:])
             assert first["silentSince"] is None
             await server.stop()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while json.loads((await stream.content.readuntil(b"\n\n"))[6:])["silentSince"] is None:
                     pass
         await server.start()
@@ -167,7 +167,7 @@ async def test_it_speaks_tls_and_takes_up_a_renewed_certificate(server: FakeAPIS
     async with running(server, tmp_path, page="tls", page_tls=str(tmp_path)) as (_, port):
         assert await _served_name(port) == "first"
         await asyncio.to_thread(_certificate, tmp_path, "second")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while await _served_name(port) != "second":  # noqa: ASYNC110  another's clock
                 await asyncio.sleep(0.2)
 

@@ -77,13 +77,13 @@ async def test_it_is_ready_with_the_whole_cluster_in_view_and_gives_the_lease_ba
         environment = {"KUBECONFIG": str(server.kubeconfig(tmp_path)), "EGPU_PORT": str(port)}
         process = await _started(**environment)
         try:
-            await server.until(lambda: server.get(LEASE) and server.count("GET", "deviceclasses"), within_s=20)
+            await server.until(lambda: server.get(LEASE) and server.count("GET", "deviceclasses"), within_s=60)
             assert await _get(port, "/healthz") == (200, "ok\n")
             status, text = await _get(port, "/readyz")
             assert status == 503
             assert "deviceclasses" in text
             hidden.times = 0
-            await server.until(lambda: server.count("GET", "deviceclasses", watch=True), within_s=20)
+            await server.until(lambda: server.count("GET", "deviceclasses", watch=True), within_s=60)
             assert await _get(port, "/readyz") == (200, "ok\n")
             _, text = await _get(port, "/metrics")
             assert 'elasticgpu_controller_writes_total{outcome="done",write="Create"} 0.0' in text
@@ -100,13 +100,13 @@ async def test_a_leader_that_is_killed_loses_the_lease_and_another_goes_on(tmp_p
     async with FakeAPIServer() as server:
         environment = {"KUBECONFIG": str(server.kubeconfig(tmp_path)), "EGPU_PORT": "0"}
         first = await _started(**environment, EGPU_POD_NAME="first")
-        await server.until(lambda: server.get(LEASE), within_s=20)
+        await server.until(lambda: server.get(LEASE), within_s=60)
         second = await _started(**environment, EGPU_POD_NAME="second")
         first.kill()
         await first.communicate()
         try:
             await server.until(
-                lambda: str((server.get(LEASE) or {})["spec"]["holderIdentity"]).startswith("second"), within_s=40
+                lambda: str((server.get(LEASE) or {})["spec"]["holderIdentity"]).startswith("second"), within_s=60
             )
         finally:
             second.send_signal(signal.SIGTERM)

@@ -142,18 +142,18 @@ def released(server: FakeAPIServer) -> bool:
 async def test_a_released_card_is_blocked_until_its_rule_is_deleted(server: FakeAPIServer, tmp_path: Path) -> None:
     rule = f"{RULES}/retained-{name_of(1)}"
     async with controller_of(server, tmp_path):
-        await server.until(lambda: server.list("deviceclasses"), within_s=15)
+        await server.until(lambda: server.list("deviceclasses"), within_s=60)
         put(server, a_claim("c", a_result(1), pods=("pod",), of_class=CLASS), a_pod(claim="c"))
-        await server.until(lambda: server.get(rule), within_s=15)
-        await server.until(lambda: shown(server, 1).get("state") == "Held", within_s=15)
+        await server.until(lambda: server.get(rule), within_s=60)
+        await server.until(lambda: shown(server, 1).get("state") == "Held", within_s=60)
         assert not released(server)
         assert not [event for event in server.list("events") if event["reason"] == "CardTainted"]
         server.remove(CLAIM)
-        await server.until(lambda: released(server), within_s=15)
+        await server.until(lambda: released(server), within_s=60)
         assert shown(server, 1)["state"] == "Blocked"
     server.remove(rule)
     async with controller_of(server, tmp_path, "two"):
-        await server.until(lambda: shown(server, 1).get("state") == "Free", within_s=15)
+        await server.until(lambda: shown(server, 1).get("state") == "Free", within_s=60)
     assert not server.list("devicetaintrules")
 
 
@@ -163,10 +163,10 @@ async def test_a_claim_that_goes_while_no_controller_works_is_kept_back_all_the_
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(controller_of(server, tmp_path))
         put(server, a_claim("c", a_result(1), pods=("pod",), of_class=CLASS), a_pod(claim="c"))
-        await server.until(lambda: server.list("devicetaintrules"), within_s=15)
+        await server.until(lambda: server.list("devicetaintrules"), within_s=60)
     server.remove(CLAIM)
     async with controller_of(server, tmp_path, "two"):
-        await server.until(lambda: released(server), within_s=15)
+        await server.until(lambda: released(server), within_s=60)
     (rule,) = server.list("devicetaintrules")
     assert rule["spec"]["taint"]["effect"] == "NoSchedule"
 

@@ -98,18 +98,18 @@ async def test_the_template_is_there_as_soon_as_the_pod_is_and_goes_with_it(
     server: FakeAPIServer, tmp_path: Path
 ) -> None:
     async with translating(server, tmp_path):
-        await server.until(lambda: server.count("GET", "elasticgpuclasses", watch=True), within_s=20)
+        await server.until(lambda: server.count("GET", "elasticgpuclasses", watch=True), within_s=60)
         put_pod(server)
-        await server.until(lambda: made(server) == [NAME], within_s=20)
+        await server.until(lambda: made(server) == [NAME], within_s=60)
         server.remove("/api/v1/namespaces/ns/pods/p")
-        await server.until(lambda: made(server) == [], within_s=20)
+        await server.until(lambda: made(server) == [], within_s=60)
 
 
 async def test_a_write_that_failed_is_made_again(server: FakeAPIServer, tmp_path: Path) -> None:
     server.fault(method="POST", path="resourceclaimtemplates", status=500, times=2)
     put_pod(server)
     async with translating(server, tmp_path):
-        await server.until(lambda: made(server) == [NAME], within_s=20)
+        await server.until(lambda: made(server) == [NAME], within_s=60)
 
 
 async def test_a_template_that_somebody_else_made_is_left_as_it_is(server: FakeAPIServer, tmp_path: Path) -> None:
@@ -117,8 +117,8 @@ async def test_a_template_that_somebody_else_made_is_left_as_it_is(server: FakeA
     server.put(path, {"spec": {"of": "somebody else"}})
     put_pod(server)
     async with translating(server, tmp_path):
-        await server.until(lambda: server.count("GET", "/pods", watch=True), within_s=20)
+        await server.until(lambda: server.count("GET", "/pods", watch=True), within_s=60)
         put_pod(server, "q")
-        await server.until(lambda: server.count("GET", "templates", watch=True), within_s=20)
+        await server.until(lambda: server.count("GET", "templates", watch=True), within_s=60)
     assert (server.get(path) or {})["spec"] == {"of": "somebody else"}
     assert server.count("POST") == 0

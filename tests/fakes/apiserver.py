@@ -231,8 +231,9 @@ class FakeAPIServer:
         match = Fault(method=method, path=path, watch=watch)
         return sum(match.hits(request) for request in self.requests)
 
-    async def until(self, condition: Callable[[], Any], *, within_s: float = 5.0) -> None:
-        """Returns once the condition holds; it is looked at after every call and change."""
+    async def until(self, condition: Callable[[], Any], *, within_s: float = 25) -> None:
+        """Returns once the condition holds; it is looked at after every call and change. In less than any look that would find
+        again what no event told (30 s)."""
         async with asyncio.timeout(within_s):
             while not condition():
                 await self._pulse.wait()

@@ -95,7 +95,7 @@ class Plugin:
         await self.health_when(lambda: (pool, device) in self.health and self.health[pool, device].health == wanted)
         return str(self.health[pool, device].message)
 
-    async def health_when(self, condition: Callable[[], bool], timeout_s: float = 10) -> None:
+    async def health_when(self, condition: Callable[[], bool], timeout_s: float = 60) -> None:
         async with asyncio.timeout(timeout_s), self._changed:
             await self._changed.wait_for(condition)
 
@@ -189,15 +189,15 @@ class FakeKubelet:
         """The registered instances of a driver, oldest first."""
         return [plugin for plugin in self._plugins.values() if plugin and plugin.name == name]
 
-    async def plugin(self, name: str, *, instances: int = 1, timeout_s: float = 10) -> Plugin:
+    async def plugin(self, name: str, *, instances: int = 1, timeout_s: float = 60) -> Plugin:
         """The newest instance, once that many are registered."""
         await self.when(lambda: len(self.instances(name)) == instances, timeout_s)
         return self.instances(name)[-1]
 
-    async def gone(self, name: str, timeout_s: float = 10) -> None:
+    async def gone(self, name: str, timeout_s: float = 60) -> None:
         await self.when(lambda: not self.instances(name), timeout_s)
 
-    async def when(self, condition: Callable[[], bool], timeout_s: float = 10) -> None:
+    async def when(self, condition: Callable[[], bool], timeout_s: float = 60) -> None:
         async with asyncio.timeout(timeout_s), self._changed:
             await self._changed.wait_for(condition)
 

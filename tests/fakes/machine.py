@@ -181,7 +181,7 @@ class Machine:
         return None
 
 
-async def until(condition: Callable[[], object], within_s: float = 10) -> None:
+async def until(condition: Callable[[], object], within_s: float = 30) -> None:
     """Waits for what another thread or process makes true."""
     async with asyncio.timeout(within_s):
         while not condition():  # noqa: ASYNC110 the other side is a thread, a process or a disk

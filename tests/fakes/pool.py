@@ -149,7 +149,7 @@ class FakePool:
         self._trail.append(_copy(held))
         self._tell()
 
-    async def until(self, condition: Callable[[], Any], *, within_s: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], Any], *, within_s: float = 14) -> None:
         async with asyncio.timeout(within_s):
             while not condition():
                 await self._pulse.wait()

@@ -51,7 +51,7 @@ async def _node(machine: Machine) -> AsyncIterator[node.Node]:
 
 async def _published(running: node.Node, word: str, card: int = 0) -> None:
     """Waits until the card is offered so."""
-    async with asyncio.timeout(30), contextlib.aclosing(running.pools()) as pools:
+    async with asyncio.timeout(60), contextlib.aclosing(running.pools()) as pools:
         async for (pool,) in pools:
             device = sorted(pool.devices, key=lambda device: str(dict(device.attributes)["uuid"]))[card]
             told = dict(device.attributes)
@@ -155,7 +155,7 @@ async def test_a_daemon_that_answers_nobody_is_replaced(machine: Machine, named:
         await running.prepare(machine.share("a", 0, firm=MPS))
         (before,) = named.daemons()
         named.fault("wedged")
-        await until(lambda: before not in named.daemons(), within_s=30)
+        await until(lambda: before not in named.daemons(), within_s=60)
         named.fault()
         await _published(running, "mps")
         assert await asyncio.to_thread(_takes, machine, named, "a", 1) == "ready"
@@ -194,7 +194,7 @@ def _told(driver: MPSDriver) -> dict[str, str]:
 
 async def _refused(machine: Machine, running: node.Node, words: str) -> None:
     """Waits until a share is refused with these words."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 await running.prepare(machine.share("refused", 0, firm=MPS))

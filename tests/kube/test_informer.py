@@ -29,7 +29,7 @@ async def informing(server: FakeAPIServer, folder: Path, **selectors: Any) -> As
         informer = Informer(api, PODS, project=spec_n, **selectors)
         task = asyncio.create_task(informer.run(), name="informer")
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(14):
                 await informer.synced.wait()
             yield informer
         finally:
@@ -38,7 +38,7 @@ async def informing(server: FakeAPIServer, folder: Path, **selectors: Any) -> As
 
 
 async def until(informer: Informer[int], wanted: dict[str, int]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(14):
         while dict(informer.objects) != wanted:
             await informer.changed(informer.version)
 

@@ -74,7 +74,7 @@ async def quiet(server: FakeAPIServer, *, for_s: float = 0.4) -> int:
 
 async def test_a_pool_is_published_at_once_and_then_nothing_is_written(server: FakeAPIServer, tmp_path: Path) -> None:
     async with publishing(server, tmp_path, POOL):
-        await server.until(lambda: devices(server) == ["well"], within_s=0.3)
+        await server.until(lambda: devices(server) == ["well"])
         await server.until(lambda: server.watching)
         assert await quiet(server) == 0
         assert writes(server) == 1
@@ -129,11 +129,11 @@ async def test_a_deleted_slice_is_back_however_often_and_whenever(server: FakeAP
         for number in range(5):
             name = f"d{number}"
             running.publisher.want((Pool(name="egpu/n1", devices=(Device(name=name),)),))
-            await server.until(lambda: devices(server) == [name], within_s=1)  # noqa: B023
+            await server.until(lambda: devices(server) == [name], within_s=9)  # noqa: B023
             server.remove(PATH)
-            await server.until(lambda: devices(server) == [name], within_s=1)  # noqa: B023
+            await server.until(lambda: devices(server) == [name], within_s=9)  # noqa: B023
             server.remove(PATH)
-            await server.until(lambda: devices(server) == [name], within_s=1)  # noqa: B023
+            await server.until(lambda: devices(server) == [name], within_s=9)  # noqa: B023
 
 
 async def test_a_slice_deleted_while_the_watch_is_down_is_back(server: FakeAPIServer, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ async def test_a_slice_deleted_while_the_watch_is_down_is_back(server: FakeAPISe
         server.remove(PATH)
         server.compact()
         await server.start()
-        await server.until(lambda: devices(server) == ["well"], within_s=2)
+        await server.until(lambda: devices(server) == ["well"], within_s=9)
 
 
 async def test_a_slice_altered_by_hand_is_put_right(server: FakeAPIServer, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ async def test_a_slice_altered_by_hand_is_put_right(server: FakeAPIServer, tmp_p
         altered = server.get(PATH)
         assert altered is not None
         server.put(PATH, altered | {"spec": altered["spec"] | {"devices": []}})
-        await server.until(lambda: devices(server) == ["well"], within_s=1)
+        await server.until(lambda: devices(server) == ["well"], within_s=9)
 
 
 async def test_only_the_own_drivers_slices_of_this_node_are_touched(server: FakeAPIServer, tmp_path: Path) -> None:
@@ -174,16 +174,16 @@ async def test_a_failed_publication_is_retried(server: FakeAPIServer, tmp_path: 
     server.fault(method="POST", status=500, reason="InternalError", times=2)
     server.fault(method="POST", status=422, reason="Invalid", times=1)
     async with publishing(server, tmp_path, POOL):
-        await server.until(lambda: devices(server) == ["well"], within_s=3)
+        await server.until(lambda: devices(server) == ["well"], within_s=9)
 
 
 async def test_new_wishes_do_not_wait_for_the_retry_of_old_ones(server: FakeAPIServer, tmp_path: Path) -> None:
     refusal = server.fault(method="POST", status=422, reason="Invalid", times=-1)
     async with publishing(server, tmp_path, POOL) as running:
-        await server.until(lambda: server.count("POST") >= 4)
+        await server.until(lambda: server.count("POST") >= 7)  # the next pause is one of 3 s or more
         refusal.times = 0
         running.publisher.want((Pool(name="egpu/n1", devices=(Device(name="new"),)),))
-        await server.until(lambda: devices(server) == ["new"], within_s=0.3)
+        await server.until(lambda: devices(server) == ["new"], within_s=2.5)
 
 
 async def test_a_creation_whose_answer_is_lost_makes_one_slice(server: FakeAPIServer, tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ async def test_a_conflict_is_resolved_by_what_is_there_now(server: FakeAPIServer
         await server.until(lambda: devices(server) == ["well"])
         server.fault(method="PUT", status=409, reason="Conflict", times=2)
         running.publisher.want((Pool(name="egpu/n1", devices=(Device(name="new"),)),))
-        await server.until(lambda: devices(server) == ["new"], within_s=2)
+        await server.until(lambda: devices(server) == ["new"], within_s=9)
 
 
 async def test_a_server_without_taints_never_gets_a_sick_device(server: FakeAPIServer, tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ async def test_somebody_who_fights_us_slows_us_down_but_does_not_stop_us(server:
         fighting.cancel()
         await asyncio.wait([fighting])
         running.publisher.want((Pool(name="egpu/n1", devices=(Device(name="new"),)),))
-        await server.until(lambda: devices(server) == ["new"], within_s=0.5)
+        await server.until(lambda: devices(server) == ["new"], within_s=5)
 
 
 async def test_a_missing_right_is_named_and_its_granting_is_noticed(server: FakeAPIServer, tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ async def test_a_missing_right_is_named_and_its_granting_is_noticed(server: Fake
     async with publishing(server, tmp_path, POOL):
         await server.until(lambda: server.count("GET") >= 2)
         refusal.times = 0
-        await server.until(lambda: devices(server) == ["well"], within_s=3)
+        await server.until(lambda: devices(server) == ["well"], within_s=9)
 
 
 async def test_a_restart_writes_nothing_where_all_stands_that_the_server_keeps(
@@ -325,7 +325,7 @@ async def test_a_node_that_is_made_anew_owns_the_slices_that_come_back(server: F
         await quiet(server)
         assert owners(server) == [], "no slices without a node"
         server.put(NODE, {"metadata": {"uid": "u2"}})
-        await server.until(lambda: owners(server) == ["u2"], within_s=3)
+        await server.until(lambda: owners(server) == ["u2"], within_s=9)
         await quiet(server)
         assert owners(server) == ["u2"]
 
@@ -340,4 +340,4 @@ async def test_after_an_outage_slices_are_put_right_as_soon_as_the_server_is_bac
         await asyncio.sleep(5.5)  # long enough for pauses of several seconds
         server.remove(PATH)
         await server.start()
-        await server.until(lambda: devices(server) == ["well"], within_s=2.5)
+        await server.until(lambda: devices(server) == ["well"], within_s=4)

@@ -65,7 +65,7 @@ async def test_unprepare_waits_for_prepare_and_prepare_for_unprepare(some: fligh
     assert (unprepare.runs, again.runs) == (0, 0)
     for work, next_one in ((prepare, unprepare), (unprepare, again)):
         work.may_end.set()
-        await asyncio.wait_for(next_one.started.wait(), 1)
+        await asyncio.wait_for(next_one.started.wait(), 60)
     again.may_end.set()
     assert await asyncio.gather(*tasks) == ["p1", "u", "p2"]
 
@@ -89,7 +89,7 @@ async def test_flights_of_different_claims_run_side_by_side(some: flights.Flight
         asyncio.create_task(some.fly(resource.ClaimUID(f"uid-{number}"), Kind.PREPARE, work))
         for number, work in enumerate(works)
     ]
-    await asyncio.wait_for(asyncio.gather(*(work.started.wait() for work in works)), 1)
+    await asyncio.wait_for(asyncio.gather(*(work.started.wait() for work in works)), 60)
     for work in works:
         work.may_end.set()
     assert await asyncio.gather(*tasks) == [str(number) for number in range(16)]
@@ -118,7 +118,7 @@ async def test_a_flight_waits_for_the_flight_of_another_process(path: Path) -> N
     assert unprepare.runs == 0
     prepare.may_end.set()
     unprepare.may_end.set()
-    await asyncio.wait_for(asyncio.gather(first, second), 2)
+    await asyncio.wait_for(asyncio.gather(first, second), 60)
 
 
 async def test_draining_waits_and_cuts_what_takes_too_long(some: flights.Flights) -> None:

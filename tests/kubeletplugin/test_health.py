@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -68,13 +69,26 @@ async def test_a_long_message_is_cut_to_what_a_kubelet_takes(tmp_path: Path) -> 
 
 
 async def test_a_driver_whose_health_fails_is_not_vouched_for_and_asked_again(tmp_path: Path) -> None:
-    driver = ScriptedDriver()
+    well, asked = asyncio.Event(), asyncio.Event()
+    well.set()
+
+    class Meter(ScriptedDriver):
+        async def health(self) -> AsyncIterator[tuple[contract.DeviceHealth, ...]]:
+            asked.set()
+            await well.wait()
+            async for told in super().health():
+                yield told
+
+    driver = Meter()
     async with world(tmp_path) as w, w.serving(driver, health_repeat_s=0.05):
         plugin = await w.kubelet.plugin(DRIVER)
         await plugin.health_of(POOL, "lamp-1", "HEALTHY")
+        well.clear()
+        asked.clear()
         driver.healths.put_nowait(RuntimeError("the meter fell off"))
-        await asyncio.sleep(0.1)
+        await asyncio.wait_for(asked.wait(), 60)
         seen = plugin.health_messages
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.2)  # four repeats
         assert plugin.health_messages == seen
+        well.set()
         await plugin.health_when(lambda: plugin.health_messages > seen)

@@ -45,7 +45,7 @@ async def test_tasks_of_one_process_take_turns(path: Path) -> None:
 
 async def test_different_keys_do_not_wait_for_each_other(path: Path) -> None:
     one = locks.Locks(path)
-    async with asyncio.timeout(1), one.hold("a"), one.hold("b"):
+    async with asyncio.timeout(60), one.hold("a"), one.hold("b"):
         pass
 
 
@@ -60,7 +60,7 @@ async def test_two_openers_of_one_file_exclude_each_other(path: Path) -> None:
         waiting = asyncio.create_task(second())
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(entered.wait(), 0.2)
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
 
 
 async def test_a_waiter_that_is_cancelled_leaves_nothing_locked(path: Path) -> None:
@@ -70,7 +70,7 @@ async def test_a_waiter_that_is_cancelled_leaves_nothing_locked(path: Path) -> N
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait([waiting])
-    async with asyncio.timeout(1), one.hold("claim"), locks.Locks(path).hold("other"):
+    async with asyncio.timeout(60), one.hold("claim"), locks.Locks(path).hold("other"):
         pass
     assert one._local == {}
 
@@ -84,13 +84,13 @@ async def test_another_process_is_waited_for_and_its_death_frees_the_key(path: P
         assert holder.stdout is not None
         assert await holder.stdout.readline() == b"held\n"
         one = locks.Locks(path)
-        async with asyncio.timeout(1), one.hold("another claim"):
+        async with asyncio.timeout(60), one.hold("another claim"):
             pass
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2), one.hold("claim"):
                 pass
         holder.kill()
-        async with asyncio.timeout(5), one.hold("claim"):
+        async with asyncio.timeout(60), one.hold("claim"):
             pass
     finally:
         with contextlib.suppress(ProcessLookupError):

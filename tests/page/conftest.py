@@ -103,7 +103,7 @@ class Stage:
         self._loop.close()
 
 
-def until(true: Callable[[], Any], within_s: float = 30) -> None:
+def until(true: Callable[[], Any], within_s: float = 60) -> None:
     """For what another process comes to in its own time."""
     end = time.monotonic() + within_s
     while not true():

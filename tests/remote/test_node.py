@@ -156,7 +156,7 @@ async def test_row_14_a_pool_that_is_down_keeps_no_pod_from_ending(tmp_path: Pat
             await cluster.until(lambda: {"releasing"} in cluster.taints().values())
             cluster.deallocate("a")
             await pool.start()
-            await cluster.until(lambda: cluster.phases() == [], within_s=20)
+            await cluster.until(lambda: cluster.phases() == [], within_s=60)
             assert pool.live() == []
 
 

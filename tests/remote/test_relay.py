@@ -64,7 +64,7 @@ async def test_a_client_that_goes_makes_room_for_the_next_at_a_server_that_takes
                 await writer.drain()
             writer.close()
 
-    async with asyncio.timeout(40), relayed(tmp_path, serve) as connect:
+    async with asyncio.timeout(60), relayed(tmp_path, serve) as connect:
         for number in range(3):
             reader, writer = await connect()
             writer.write(b"%d\n" % number)

@@ -88,7 +88,7 @@ async def running(
 
 
 async def ready(port: int) -> None:
-    async with aiohttp.ClientSession() as session, asyncio.timeout(20):
+    async with aiohttp.ClientSession() as session, asyncio.timeout(60):
         while True:
             async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
                 if answer.status == 200:
@@ -110,7 +110,7 @@ async def ask(port: int, path: str, body: bytes, trusted: str) -> tuple[int, Any
 async def answered(server: FakeAPIServer, folder: Path, path: str, *bodies: bytes, **environment: str) -> list[JSON]:
     async with running(server, folder, **environment) as (tls_port, port, _):
         await ready(port)
-        await server.until(lambda: "" not in bundles(server), within_s=20)
+        await server.until(lambda: "" not in bundles(server), within_s=60)
         (trusted,) = bundles(server)
         return [(await ask(tls_port, path, body, trusted))[1] for body in bodies]
 
@@ -162,7 +162,7 @@ async def test_the_admins_settings_and_the_namespaces_type_count(server: FakeAPI
 async def test_what_is_no_review_is_answered_400(server: FakeAPIServer, tmp_path: Path, body: bytes) -> None:
     async with running(server, tmp_path) as (tls_port, port, _):
         await ready(port)
-        await server.until(lambda: "" not in bundles(server), within_s=20)
+        await server.until(lambda: "" not in bundles(server), within_s=60)
         (trusted,) = bundles(server)
         status, words = await ask(tls_port, "/mutate", body, trusted)
     assert status == 400
@@ -172,7 +172,7 @@ async def test_what_is_no_review_is_answered_400(server: FakeAPIServer, tmp_path
 async def test_who_leaves_says_so_and_answers_on(server: FakeAPIServer, tmp_path: Path) -> None:
     async with running(server, tmp_path) as (tls_port, port, process):
         await ready(port)
-        await server.until(lambda: "" not in bundles(server), within_s=20)
+        await server.until(lambda: "" not in bundles(server), within_s=60)
         (trusted,) = bundles(server)
         context = ssl.create_default_context(cadata=trusted)
         url = f"https://127.0.0.1:{tls_port}/validate"
@@ -192,7 +192,7 @@ async def test_who_leaves_says_so_and_answers_on(server: FakeAPIServer, tmp_path
 async def test_two_replicas_serve_one_certificate(server: FakeAPIServer, tmp_path: Path) -> None:
     async with running(server, tmp_path) as (first, probe_a, _), running(server, tmp_path) as (second, probe_b, _):
         await asyncio.gather(ready(probe_a), ready(probe_b))
-        await server.until(lambda: "" not in bundles(server), within_s=20)
+        await server.until(lambda: "" not in bundles(server), within_s=60)
         (trusted,) = bundles(server)
         assert (await ask(first, "/validate", a_review(a_claim()), trusted))[0] == 200
         assert (await ask(second, "/validate", a_review(a_claim()), trusted))[0] == 200
@@ -238,18 +238,18 @@ async def test_a_certificate_that_grows_old_is_renewed_without_a_moment_of_distr
         task = asyncio.create_task(keep.run())
         try:
             await server.until(
-                lambda: "tls.crt" in data(server) and bundles(server) == {data(server)["ca.crt"]}, within_s=20
+                lambda: "tls.crt" in data(server) and bundles(server) == {data(server)["ca.crt"]}, within_s=60
             )
             first, old_trust = data(server)["tls.crt"], data(server)["ca.crt"]
             clock.now += rotation.LIFETIME * 0.7
             touched()
             await server.until(
-                lambda: "next.crt" in data(server) and bundles(server) == {data(server)["ca.crt"]}, within_s=20
+                lambda: "next.crt" in data(server) and bundles(server) == {data(server)["ca.crt"]}, within_s=60
             )
             assert data(server)["tls.crt"] == first
             assert data(server)["ca.crt"].endswith(old_trust)
             staged = data(server)["next.crt"]
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while data(server)["tls.crt"] != staged:  # time passes while the trust settles
                     clock.now += rotation.SETTLED
                     touched()
@@ -281,9 +281,9 @@ async def test_a_bundle_that_another_replica_put_in_first_settles_too_before_the
         task = asyncio.create_task(keep.run())
         try:
             await server.until(
-                lambda: "tls.crt" in data(server) and bundles(server) == {data(server)["ca.crt"]}, within_s=20
+                lambda: "tls.crt" in data(server) and bundles(server) == {data(server)["ca.crt"]}, within_s=60
             )
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 enough = clock.asked + 3
                 while clock.asked < enough:  # so that it has seen the first bundle everywhere
                     await touch()
@@ -302,7 +302,7 @@ async def test_a_bundle_that_another_replica_put_in_first_settles_too_before_the
                     hook["clientConfig"]["caBundle"] = coded["ca.crt"]
                 server.put(CONFIGURATION.format(kind), found)
             since = clock.now
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while data(server)["tls.crt"] != staged.certificate:
                     await touch()
                     clock.now += datetime.timedelta(seconds=1)
@@ -327,7 +327,7 @@ async def test_a_secret_that_was_broken_is_written_anew(
                 data(server).get("tls.crt") not in (None, before["tls.crt"], "nonsense")
                 and bundles(server) == {data(server)["ca.crt"]}
             ),
-            within_s=20,
+            within_s=60,
         )
 
 
