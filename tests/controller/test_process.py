@@ -27,7 +27,7 @@ async def _started(*arguments: str, **environment: str) -> asyncio.subprocess.Pr
 async def _get(port: int, path: str) -> tuple[int, str]:
     def call() -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -84,7 +84,9 @@ async def test_it_is_ready_with_the_whole_cluster_in_view_and_gives_the_lease_ba
             assert "deviceclasses" in text
             hidden.times = 0
             await server.until(lambda: server.count("GET", "deviceclasses", watch=True), within_s=60)
-            assert await _get(port, "/readyz") == (200, "ok\n")
+            async with asyncio.timeout(60):
+                while await _get(port, "/readyz") != (200, "ok\n"):  # noqa: ASYNC110  it has asked, and reads the answer
+                    await asyncio.sleep(0.05)
             _, text = await _get(port, "/metrics")
             assert 'elasticgpu_controller_writes_total{outcome="done",write="Create"} 0.0' in text
             assert "elasticgpu_controller_leading 1.0" in text

@@ -172,7 +172,7 @@ async def _settled(api: apiserver.APIServer, right: Right) -> None:
         }
     }
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         while (await api.create(path, body))["status"]["allowed"]:  # noqa: ASYNC110  a cache tells nobody
             await asyncio.sleep(0.02)

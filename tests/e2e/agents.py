@@ -91,7 +91,7 @@ class Agent:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "pool"], cwd=ROOT, env=self._environment, stderr=log, stdout=log
             )
-        until("the agent listens", lambda: '"port"' in self.log(), 20)
+        until("the agent listens", lambda: '"port"' in self.log())
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         if self._process is not None:

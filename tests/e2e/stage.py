@@ -117,7 +117,7 @@ class Stage:
         assert set(by_environment) == by_nodes
         return by_environment
 
-    def pending_because(self, pod: str, pattern: str, limit_s: float = 30) -> None:
+    def pending_because(self, pod: str, pattern: str, limit_s: float = 60) -> None:
         """Wait until the scheduler says that the pod cannot run, with this reason."""
 
         def refused() -> bool:
@@ -130,7 +130,7 @@ class Stage:
 
         until(f"{pod} unschedulable: {pattern}", refused, limit_s)
 
-    def event(self, pattern: str, limit_s: float = 30) -> None:
+    def event(self, pattern: str, limit_s: float = 60) -> None:
         def seen() -> bool:
             return any(
                 re.search(pattern, one.get("message", ""))
@@ -146,9 +146,7 @@ class Stage:
 
     def status_of_devices(self, claim: str) -> list[Object]:
         """What the driver wrote about the claim's devices; it does so behind the answer to the kubelet."""
-        return until(
-            f"status.devices of {claim}", lambda: self.get("resourceclaim", claim)["status"].get("devices"), 10
-        )
+        return until(f"status.devices of {claim}", lambda: self.get("resourceclaim", claim)["status"].get("devices"))
 
     def gone(self, kind: str, name: str, limit_s: float = 60) -> None:
         until(f"{kind} {name} gone", lambda: not self.kubectl.objects(kind, name, "-n", self.namespace), limit_s)

@@ -32,7 +32,7 @@ def test_a_class_of_ours_becomes_a_device_class_that_pods_use(classes: Stage) ->
     classes.create(
         labelled({**made, "spec": {"backend": "Whole", "cards": {"productNames": ["*H100*"], "minMemory": "70Gi"}}})
     )
-    classes.kubectl("wait", "--for=condition=Ready", "elasticgpuclass/big.example.com", "--timeout=30s")
+    classes.kubectl("wait", "--for=condition=Ready", "elasticgpuclass/big.example.com", "--timeout=60s")
     assert classes.get("elasticgpuclass", "big.example.com")["status"]["matchingCards"] == 4
     requests = [{"name": "card", "exactly": {"deviceClassName": "big.example.com"}}]
     classes.start(a_template(requests=requests), a_pod(template="template"))

@@ -24,7 +24,7 @@ def given(stage: Stage) -> Iterator[Stage]:
     stage.kubectl("label", "node", "node1", f"{names.ALLOCATED_BY_LABEL}=controller")
     until("the cards bear the taint", lambda: fenced(stage))
     stage("apply", "-f", str(EXAMPLE / "class.yaml"))
-    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{CLASS}", "--timeout=30s")
+    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{CLASS}", "--timeout=60s")
     yield stage
     stage("delete", "deployments,pods", "--all", "--grace-period=1", "--timeout=120s")
     stage.kubectl("delete", "-f", str(EXAMPLE / "class.yaml"))

@@ -18,7 +18,7 @@ JSON = dict[str, Any]
 @pytest.fixture(scope="module")
 def kubectl(admin: Kubectl) -> Iterator[Kubectl]:
     admin("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "charts/elastic-gpu/crds"))
-    admin("wait", "--for=condition=Established", "crd", "elasticgpuclasses.elasticgpu.io", "--timeout=30s")
+    admin("wait", "--for=condition=Established", "crd", "elasticgpuclasses.elasticgpu.io", "--timeout=60s")
     yield admin
     admin("delete", "elasticgpuclasses", "-l", "made-by=test-crds")
 
@@ -30,7 +30,7 @@ def a_class(name: str = "crd-test.example.com", **spec: Any) -> JSON:
 
 
 def test_the_schema_is_structural_and_the_names_are_ours(kubectl: Kubectl) -> None:
-    deadline, conditions = time.monotonic() + 10, {}
+    deadline, conditions = time.monotonic() + 60, {}
     while time.monotonic() < deadline and "NamesAccepted" not in conditions:
         crd = json.loads(kubectl("get", "crd", "elasticgpuclasses.elasticgpu.io", "-o", "json"))
         conditions = {found["type"]: found["status"] for found in crd["status"]["conditions"]}

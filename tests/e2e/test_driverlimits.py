@@ -46,7 +46,7 @@ def limits(stage: Stage) -> Iterator[Stage]:
     cards.install(driver_root(stage), cards.LIMITING)
     until("the cards say what holds their shares", lambda: rung(stage) == {"driver"})
     stage.create(SHARES)
-    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{CLASS}", "--timeout=30s")
+    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{CLASS}", "--timeout=60s")
     yield stage
     stage("delete", "pods", "--all", "--grace-period=1", "--timeout=60s")
     stage.kubectl("delete", "elasticgpuclass", CLASS)

@@ -199,7 +199,7 @@ async def remote_slices(world: World) -> list[Object]:
 
 
 async def published(world: World) -> Object:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not (  # noqa: ASYNC110  the other side is a cluster
             found := [one for one in await remote_slices(world) if one["spec"].get("devices")]
         ):

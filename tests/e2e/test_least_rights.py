@@ -100,7 +100,7 @@ def a_share_is_started(stage: Stage) -> None:
         "spec": spec,
     }
     stage.kubectl("apply", "-f", "-", text=json.dumps(made))
-    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{CLASS}", "--timeout=30s")
+    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{CLASS}", "--timeout=60s")
     the_driver_is_registered(stage)
     amounts = {"capacity": {"requests": {"cores": "10", "memory": "1Gi"}}}
     request = {"name": "card", "exactly": {"deviceClassName": CLASS, **amounts}}

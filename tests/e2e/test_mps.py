@@ -75,7 +75,7 @@ def ready(admin: Any) -> None:
 def mps(node: Path, stage: Stage) -> Iterator[Stage]:
     until("the cards say what holds their shares", lambda: words(stage) == {"mps"})
     stage.create(SHARES)
-    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{CLASS}", "--timeout=30s")
+    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{CLASS}", "--timeout=60s")
     yield stage
     stage("delete", "pods", "--all", "--grace-period=1", "--timeout=60s")
     stage.kubectl("delete", "elasticgpuclass", CLASS)
@@ -160,7 +160,7 @@ def test_a_share_without_mps_waits_for_a_card_that_has_none_by_it(mps: Stage) ->
     lax["spec"] = {"backend": "Share", "share": {"memory": "BestEffort", "cores": "BestEffort", "accept": ["HAMi"]}}
     mps.create(lax)
     try:
-        mps.kubectl("wait", "--for=condition=Ready", "elasticgpuclass/lax.example.com", "--timeout=30s")
+        mps.kubectl("wait", "--for=condition=Ready", "elasticgpuclass/lax.example.com", "--timeout=60s")
         request = a_share("10", "1Gi")
         request["exactly"]["deviceClassName"] = "lax.example.com"
         mps.create(a_template("lax", requests=[request]), a_pod("lax", template="lax"))

@@ -40,7 +40,7 @@ def kept_shares(stage: Stage) -> Iterator[Stage]:
 def _with(stage: Stage, found: Object) -> Iterator[Stage]:
     name = found["metadata"]["name"]
     stage.create(found)
-    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{name}", "--timeout=30s")
+    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{name}", "--timeout=60s")
     yield stage
     stage("delete", "pods", "--all", "--grace-period=1", "--timeout=60s")
     stage("delete", "resourceclaims", "--all", "--timeout=60s")

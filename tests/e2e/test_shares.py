@@ -21,7 +21,7 @@ MEMORY = 81559
 def shares(stage: Stage) -> Iterator[Stage]:
     """The class of the example, ready."""
     stage("apply", "-f", str(EXAMPLE / "class.yaml"))
-    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{SHARE}", "--timeout=30s")
+    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{SHARE}", "--timeout=60s")
     yield stage
     stage("delete", "pods", "--all", "--grace-period=1", "--timeout=60s")
     stage.kubectl("delete", "-f", str(EXAMPLE / "class.yaml"))

@@ -40,7 +40,7 @@ def admission(installed: None, admin: Kubectl, cluster: Cluster) -> Iterator[Non
     try:
         release.wait(admin)
         admin("-n", release.NAMESPACE, "rollout", "status", f"deployment/{WEBHOOK}", "--timeout=120s")
-        admin("wait", "--for=condition=Ready", f"elasticgpuclass/{SHARE}", "--timeout=30s")
+        admin("wait", "--for=condition=Ready", f"elasticgpuclass/{SHARE}", "--timeout=60s")
         until("the API server trusts the webhook", lambda: _trusts(admin), 60)
         yield
     finally:
@@ -135,7 +135,7 @@ def test_whole_cards_by_a_resource_name_need_no_admission(stage: Stage) -> None:
     name = made["metadata"]["name"]
     stage.create(made)
     try:
-        stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{name}", "--timeout=30s")
+        stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{name}", "--timeout=60s")
         stage.start(a_plain_pod("pod", {"nvidia.com/gpu": "2"}))
         assert len(stage.cards("pod")) == 2
         stage.delete("pod", "pod")
