@@ -2,7 +2,7 @@
 
     observer --> Scene -----+
     allocator --> refusals -+
-    RemoteLeases -----------+--> notices.due --> events --> API server
+    RemoteLeases -----------+--> notices.wanted --> due --> events --> API server
 
 What must stay true: no more than `_PER_S` events a second whatever happens to the cluster, and of many that wait alike the
 first few are told and remembered, in each namespace; one object an event of its own name, so that a repeat counts up
@@ -97,9 +97,9 @@ def _decided(
     told = [notice for one in refused if one.refusal is not allotment.LATER for notice in _of_refused(one)]
     told += notices.of_leases(leases, now.seen)
     answers = notices.Answers(notices=told, uids=frozenset().union(*(one.keys for one in refused)))
-    held = notices.wanted(now.view, now.seen, answers, after=notices.news_after(at))
+    held = tuple(notices.wanted(now.view, now.seen, at, answers))
     still = {notice.key for notice in held if notice.key in said}
-    return list(itertools.islice(notices.due(now.view, now.seen, said, at, answers), _MOST)), still
+    return list(itertools.islice(notices.due(held, now.seen, said, at), _MOST)), still
 
 
 def _of_refused(refused: allotment.Refused) -> Iterator[notices.Notice]:

@@ -69,10 +69,10 @@ class Lines(Generic[W]):
 
     def put(self, want: W) -> None:
         """In place of the one with its key."""
-        before = self._wants.get(want.key)
-        if before is None or before.line != want.line:
+        line, before = want.line, self._wants.get(want.key)
+        if before is None or before.line != line:
             self.drop(want.key)
-            self._lines.setdefault(want.line, _Line()).enter(want.order)
+            self._lines.setdefault(line, _Line()).enter(want.order)
         self._wants[want.key] = want
 
     def drop(self, key: str) -> None:

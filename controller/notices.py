@@ -87,13 +87,11 @@ class Answers:
 _NONE = Answers()
 
 
-def due(
-    view: join.View, seen: objects.Objects, said: Known, now: datetime.datetime, answers: Answers = _NONE
-) -> Iterator[Notice]:
-    """What to say now. Lazy."""
+def due(held: Iterable[Notice], seen: objects.Objects, said: Known, now: datetime.datetime) -> Iterator[Notice]:
+    """What to say now of that which holds. Lazy."""
     if seen.slices.unknown or seen.claims.unknown or seen.pods.unknown:
         return
-    for notice in wanted(view, seen, answers, after=news_after(now)):
+    for notice in held:
         age_s = _age_s(notice.since, now)
         if notice.normal and age_s > _NEWS_S:
             continue
@@ -106,22 +104,18 @@ def due(
         yield notice
 
 
-def news_after(now: datetime.datetime) -> str:
-    """What a pod got before is no news; a second is allowed for times without fractions."""
-    return resource.timestamp(now - datetime.timedelta(seconds=_NEWS_S + 1))
-
-
-def wanted(view: join.View, seen: objects.Objects, answers: Answers = _NONE, *, after: str = "") -> Iterator[Notice]:
-    """All that holds now, whether it was said or not, but of what pods got only the news after that time: the rest are as
-    many as the cluster has pods. Why a pod has no card is said once, by who decides.
+def wanted(
+    view: join.View, seen: objects.Objects, now: datetime.datetime, answers: Answers = _NONE
+) -> Iterator[Notice]:
+    """All that holds now, whether it was said or not, but of what pods got only the news: the rest are as many as the
+    cluster has pods. Why a pod has no card is said once, by who decides.
     """
+    after = resource.timestamp(now - datetime.timedelta(seconds=_NEWS_S + 1))  # a second, for times without fractions
     answered = {notice.uid for notice in answers.notices if notice.reason in _WHY_NOT} | answers.uids
     pods = {(pod.namespace, pod.name): pod.uid for pod in seen.pods.items}
     claims = {(claim.namespace, claim.name): claim for claim in seen.claims.items}
     for pod in view.pods:
-        if pod.waiting:
-            continue
-        if pod.cards and pod.node:
+        if not pod.waiting and pod.cards and pod.node:
             got = max(
                 (claims[pod.namespace, name].since for name in pod.claims if (pod.namespace, name) in claims),
                 default="",

@@ -26,15 +26,22 @@ from tests.view.objects import (
     name_of,
     seen,
 )
-from view import join
+from view import join, objects
 
 NOW = datetime.datetime(2026, 1, 1, 0, 6, 0, tzinfo=datetime.UTC)
 LOST = {"key": "gpu.elasticgpu.io/lost", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:05:00Z"}
 
 
+def those_due(
+    found: objects.Objects, said: notices.Known, at: datetime.datetime, answers: notices.Answers | None = None
+) -> list[notices.Notice]:
+    held = notices.wanted(join.View(found), found, at, answers or notices.Answers())
+    return list(notices.due(held, found, said, at))
+
+
 def due(*given: JSON, said: notices.Known | None = None, at: datetime.datetime = NOW) -> list[notices.Notice]:
     found = seen(*given)
-    return list(notices.due(join.View(found), found, said or {}, at))
+    return those_due(found, said or {}, at)
 
 
 def said_of(notice: notices.Notice, at: datetime.datetime = NOW) -> notices.Known:
@@ -87,18 +94,18 @@ def test_a_controller_that_starts_says_nothing_of_cards_that_were_got_long_ago()
 
 def test_a_pod_that_the_allocator_answers_is_not_told_a_second_reason_and_again_only_after_an_hour() -> None:
     found = seen(a_slice(a_card()), *a_waiting_pod())
-    (waits,) = notices.due(join.View(found), found, {}, NOW)
+    (waits,) = those_due(found, {}, NOW)
     refused = dataclasses.replace(waits, reason=reasons.Event.REFUSED, message="no room on 2 nodes", since="")
     answers = notices.Answers(notices=[refused])
-    assert list(notices.due(join.View(found), found, {}, NOW, answers)) == [refused]
-    assert list(notices.due(join.View(found), found, said_of(refused), later(3599), answers)) == []
-    assert list(notices.due(join.View(found), found, said_of(refused), later(3600), answers)) == [refused]
+    assert those_due(found, {}, NOW, answers) == [refused]
+    assert those_due(found, said_of(refused), later(3599), answers) == []
+    assert those_due(found, said_of(refused), later(3600), answers) == [refused]
 
 
 def test_a_pod_behind_the_first_of_those_that_the_allocator_answers_alike_is_told_nothing_else() -> None:
     found = seen(a_slice(a_card()), *a_waiting_pod())
     answers = notices.Answers(uids=frozenset({"uid-patient"}))
-    assert list(notices.due(join.View(found), found, {}, NOW, answers)) == []
+    assert those_due(found, {}, NOW, answers) == []
 
 
 def test_of_a_namespace_those_pods_that_wait_longest_are_told_and_another_namespace_is_not_behind_them() -> None:
@@ -142,7 +149,7 @@ def test_nothing_is_said_of_what_was_not_read(kind: str) -> None:
     from view import objects
 
     found = dataclasses.replace(seen(a_slice(a_card()), *a_waiting_pod()), **{kind: objects.Part(unknown="forbidden")})
-    assert list(notices.due(join.View(found), found, {}, NOW)) == []
+    assert those_due(found, {}, NOW) == []
 
 
 async def test_an_event_is_one_object_that_counts_up(tmp_path: Path) -> None:
@@ -185,7 +192,7 @@ def told_of(
     answers = notices.Answers(notices=list(notices.of_leases([remote.intent(one) for one in leases], found)))
     return [
         (notice.kind, notice.name, f"{notice.reason}: {notice.message}")
-        for notice in notices.due(join.View(found), found, said or {}, at, answers)
+        for notice in those_due(found, said or {}, at, answers)
     ]
 
 
