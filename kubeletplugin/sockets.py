@@ -133,7 +133,8 @@ class Listener:
             old = self._server
             await self.open()
             if old is not None:
-                await asyncio.shield(old.stop(_GRACE_S))  # by itself it may swallow that we are cancelled: wait_for before 3.12
+                # gRPC's stop may by itself swallow that we are cancelled: wait_for before Python 3.12
+                await asyncio.shield(old.stop(_GRACE_S))
 
 
 def _identity(path: Path) -> tuple[int, ...] | None:
