@@ -31,6 +31,13 @@ def test_eight_card_pods_that_find_no_whole_node_are_counted(tmp_path: Path) -> 
     assert (run.refused, run.of) == (1, 3)
 
 
+def test_eight_card_pods_that_ask_when_the_cards_are_gone_are_told_apart(tmp_path: Path) -> None:
+    """The third pod finds two nodes full and is late; where no node has the CPU for any of them, the others were not late."""
+    taken = openb.replay(a_trace(tmp_path, *[(8, 1000, 1000)] * 3), "default", policies.Policy.BIN_PACK, 1)
+    never = openb.replay(a_trace(tmp_path, *[(8, 1000, 99_000)] * 3), "default", policies.Policy.BIN_PACK, 1)
+    assert [(run.refused, run.late) for run in (taken, never)] == [(1, 1), (3, 1)]
+
+
 def test_what_was_promised_of_a_trace_is_a_bound_of_its_figures(tmp_path: Path) -> None:
     told = list(openb.measured(a_trace(tmp_path, *[(1, 125, 100)] * 128), ["default"], seeds=2))
     kept = {figure.name: figure.kept for figure in told if figure.kept is not None}
