@@ -308,9 +308,17 @@ class _Checker:
             yield from self._kinds(one)
 
     def _constant(self, node: tree.Node) -> tuple[Any, ...]:
-        """The value of what does not hang on the device, as far as upstream works it out before: else nothing."""
+        """The value of what does not hang on the device, as far as upstream works it out before: else nothing.
+
+        Of a list or a map an empty one stands for all: what asks looks at the kind alone.
+        """
         if isinstance(node, tree.Literal):
             return (node.value,)
+        if isinstance(node, tree.List):
+            return ([],) if all(map(self._constant, node.elements)) else ()
+        if isinstance(node, tree.Map):
+            held = (one for entry in node.entries for one in (entry.key, entry.value))
+            return ({},) if all(map(self._constant, held)) else ()
         if isinstance(node, tree.Call) and self._calls[node].function.name in _CONVERSIONS and len(node.args) == 1:
             inner = self._constant(node.args[0])
             return (self._calls[node].function.call(False, inner),) if inner else ()
