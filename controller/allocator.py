@@ -27,7 +27,7 @@ from allocation import bookings, choice, pods
 from api import errors, names, resource
 from api.reasons import Reason
 from controller import allotment, gangs, metrics, mirror, observer, offers, snapshot, watcher
-from kube import apiserver, informer
+from kube import apiserver, backoff, informer
 
 _AT_ONCE = 32
 """Writes under way."""
@@ -338,7 +338,7 @@ class _Work:
                 self._stale.set()
                 if outcome == "failed":
                     failures = self._aside.get(chosen.want.key, (0.0, 0))[1] + 1
-                    pause_s = min(_FIRST_PAUSE_S * 2**failures, _LONGEST_PAUSE_S)
+                    pause_s = backoff.pause_s(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures)
                     self._aside[chosen.want.key] = (asyncio.get_running_loop().time() + pause_s, failures)
                 return
         self._aside.pop(chosen.want.key, None)

@@ -20,7 +20,7 @@ import structlog
 from api import errors, lease, names, resource
 from api import remote as kinds
 from controller import leases, metrics, poolapi, pools, remote, remotewatcher
-from kube import apiserver, status
+from kube import apiserver, backoff, status
 from poolclient import connection
 
 _RENEW_S = 60.0
@@ -121,7 +121,7 @@ class PoolKeeper:
             except errors.ElasticGPUError as error:
                 failures += 1
                 self._heard(str(error))
-                await asyncio.sleep(min(_FIRST_REST_S * 2**failures, _LONGEST_REST_S))
+                await asyncio.sleep(backoff.pause_s(_FIRST_REST_S, _LONGEST_REST_S, failures))
 
     async def _list(self) -> int:
         info = await self._pool.info()

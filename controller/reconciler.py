@@ -18,7 +18,7 @@ import structlog
 
 from api import errors, names, resource
 from controller import classes, metrics, snapshot, watcher
-from kube import apiserver
+from kube import apiserver, backoff
 
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 30.0
@@ -69,7 +69,7 @@ class Reconciler:
                 failures = failures + 1 if Outcome.FAILED in outcomes else 0
                 seen = 0 if outcomes & {Outcome.FAILED, Outcome.REFUSED} else now.number
                 if failures:
-                    await asyncio.sleep(min(_FIRST_PAUSE_S * 2**failures, _LONGEST_PAUSE_S))
+                    await asyncio.sleep(backoff.pause_s(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures))
         finally:
             self._series.leading.set(0)
 

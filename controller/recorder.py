@@ -16,7 +16,7 @@ import structlog
 
 from api import errors, names, resource
 from controller import gpus, metrics, observer
-from kube import apiserver
+from kube import apiserver, backoff
 
 _PER_S = 100
 _AT_ONCE = 8
@@ -53,7 +53,7 @@ class Recorder:
             failures = 0 if await self._turn(now) else failures + 1
             seen = 0 if failures else now.number
             if failures:
-                await asyncio.sleep(min(_FIRST_PAUSE_S * 2**failures, _LONGEST_PAUSE_S))
+                await asyncio.sleep(backoff.pause_s(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures))
 
     async def _turn(self, now: observer.Scene) -> bool:
         """Whether all that was tried went well."""

@@ -12,7 +12,7 @@ import structlog
 
 from api import errors, names
 from controller import metrics, observer, retention, watcher
-from kube import apiserver
+from kube import apiserver, backoff
 
 _AT_ONCE = 16
 _LOOK_AGAIN_S = 300.0
@@ -41,7 +41,7 @@ class Retainer:
             failures = 0 if await self._turn(scene) else failures + 1
             seen = 0 if failures else scene.number
             if failures:
-                await asyncio.sleep(min(_FIRST_PAUSE_S * 2**failures, _LONGEST_PAUSE_S))
+                await asyncio.sleep(backoff.pause_s(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures))
 
     async def _turn(self, scene: observer.Scene) -> bool:
         """Whether all that was tried went well."""

@@ -16,7 +16,7 @@ import structlog
 
 from api import errors, names, resource
 from controller import classes, metrics, templates
-from kube import apiserver, informer
+from kube import apiserver, backoff, informer
 
 _UNUSED = datetime.timedelta(minutes=10)
 _LOOK_AGAIN_S = 300.0
@@ -67,7 +67,7 @@ class Translator:
                 failures = 0 if await self._turn() else failures + 1
                 if failures:
                     self._stale.set()
-                    await asyncio.sleep(min(_FIRST_PAUSE_S * 2**failures, _LONGEST_PAUSE_S))
+                    await asyncio.sleep(backoff.pause_s(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures))
 
     async def _turn(self) -> bool:
         """Whether all that was tried went well."""
