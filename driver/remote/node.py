@@ -20,7 +20,7 @@ import structlog
 from api import errors, lease, names, resource
 from api import remote as kinds
 from driver import cdidir
-from driver.remote import attacher, credentials, edits, poolapi, profiles, records, remoteleases, store
+from driver.remote import attacher, connections, credentials, edits, held, profiles, records, remoteleases, store
 from kubeletplugin import contract
 
 _RENEW_S = 60.0
@@ -29,7 +29,6 @@ _FIRST_RENEWAL_S = 10.0
 _DETACH_S = 20.0
 _ASK_S = 3.0
 _log = structlog.get_logger()
-_Place = tuple[str, str]
 
 
 class Node:
@@ -47,26 +46,24 @@ class Node:
     ) -> None:
         self._relay = relay
         self._store, self._specs, self._keys, self._objects, self._mint = kept, specs, keys, objects, mint
-        self._attacher = attacher.Attacher(self._connect, objects, keys)
-        self._pools: dict[str, poolapi.PoolAPI] = {}
+        self._pools = connections.Connections(objects)
+        self._attacher = attacher.Attacher(self._pools.to, objects, keys)
         self._fresh_until: dict[str, float] = {}
-        self._lost: dict[_Place, str] = {}
-        self._held: dict[str, records.Record] = {}
+        self._held = held.Held()
         self._news = asyncio.Event()
 
     async def start(self) -> None:
         """Reads what an earlier process left, and renews it. Call it before anything else."""
-        self._held = {record.uid: record for record in await self._store.all()}
-        for uid in await self._keys.claims() - self._held.keys():
+        await self._read()
+        for uid in await self._keys.claims() - self._held.records.keys():
             await self._keys.remove(uid)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_RENEWAL_S):
                 await self._renew()
-        _log.info("records read", claims=len(self._held))
+        _log.info("records read", claims=len(self._held.records))
 
     async def close(self) -> None:
-        for pool in self._pools.values():
-            await pool.close()
+        await self._pools.close()
 
     async def run(self) -> None:
         """Renews, and puts CDI files back that vanished, for ever."""
@@ -74,17 +71,22 @@ class Node:
         renewed = clock()
         while True:
             await asyncio.sleep(_REPAIR_S)
-            wanted = {resource.ClaimUID(record.uid): record.cdi for record in self._held.values() if self._well(record)}
+            known = self._held.records.values()
+            wanted = {resource.ClaimUID(record.uid): record.cdi for record in known if self._held.well(record)}
             with contextlib.suppress(errors.Unavailable):
                 for uid in await self._specs.broken(wanted):
-                    await self._specs.write(uid, wanted[uid])
+                    await self._put_back(uid)
             if clock() - renewed >= _RENEW_S:
                 renewed = clock()
                 await self._renew()
 
-    def _well(self, record: records.Record) -> bool:
-        lost = any((holding.pool, holding.device) in self._lost for holding in record.holdings)
-        return record.phase is records.Phase.PREPARED and not lost
+    async def _put_back(self, uid: resource.ClaimUID) -> None:
+        """Unless it went because its claim was given back, before or meanwhile."""
+        record = self._held.records.get(uid)
+        if record is not None and self._held.well(record) and not self._held.gone(uid):
+            await self._specs.write(uid, record.cdi)
+            if self._held.gone(uid):
+                await self._specs.remove(uid)
 
     async def prepare(self, claim: resource.Claim) -> tuple[contract.PreparedDevice, ...]:
         results = claim.of_driver(names.REMOTE_DRIVER)
@@ -97,14 +99,14 @@ class Node:
         record = await self._planned(claim, results, before)
         if any(holding.by_node for holding in record.holdings):
             await self._store.write(record)  # the key outlives us from now on: no second one is ever made up
-        self._held[claim.uid] = record
+        self._held.records[claim.uid] = record
         holdings = await self._attached(claim, record)
         record = msgspec.structs.replace(record, phase=records.Phase.PREPARED, holdings=holdings)
         record = await self._described(record)
         await self._certify(record)
         await self._store.write(record)
         await self._specs.write(claim.uid, record.cdi)
-        self._held[claim.uid] = record
+        self._held.records[claim.uid] = record
         self._tell()
         return _answers(record)
 
@@ -115,23 +117,31 @@ class Node:
                 _log.warning("left prepared: another pod of this node uses the claim", claim=str(ref))
                 return
             await asyncio.gather(*(self._released(holding) for holding in record.holdings))
-        await self._keys.remove(ref.uid)
-        await self._specs.remove(ref.uid)
-        await self._store.remove(ref.uid)
-        self._held.pop(ref.uid, None)
-        self._fresh_until.pop(ref.uid, None)
-        self._lost = {place: why for place, why in self._lost.items() if place in self._places()}
+        self._held.ending.add(ref.uid)
+        try:
+            await self._keys.remove(ref.uid)
+            await self._specs.remove(ref.uid)
+            await self._store.remove(ref.uid)
+            self._held.records.pop(ref.uid, None)
+            self._fresh_until.pop(ref.uid, None)
+        finally:
+            self._held.ending.discard(ref.uid)
         self._tell()
 
     async def prepared(self) -> tuple[contract.ClaimRef, ...]:
-        self._held = {record.uid: record for record in await self._store.all()}
+        await self._read()
         return tuple(
             contract.ClaimRef(uid=resource.ClaimUID(one.uid), namespace=one.namespace, name=one.name)
-            for one in self._held.values()
+            for one in self._held.records.values()
         )
 
+    async def _read(self) -> None:
+        """Another process may share the disk."""
+        before = dict(self._held.records)
+        self._held.take(before, await self._store.all())
+
     async def devices(self, ref: contract.ClaimRef) -> tuple[contract.PreparedDevice, ...]:
-        record = self._held.get(ref.uid)
+        record = self._held.records.get(ref.uid)
         return _answers(record) if record is not None and record.phase is records.Phase.PREPARED else ()
 
     async def pools(self) -> AsyncGenerator[tuple[resource.Pool, ...]]:
@@ -146,10 +156,10 @@ class Node:
                 contract.DeviceHealth(
                     pool=pool,
                     device=device,
-                    health=contract.Health.UNHEALTHY if (pool, device) in self._lost else contract.Health.HEALTHY,
-                    message=self._lost.get((pool, device), ""),
+                    health=contract.Health.UNHEALTHY if why else contract.Health.HEALTHY,
+                    message=why,
                 )
-                for pool, device in sorted(self._places())
+                for (pool, device), why in sorted(self._held.places().items())
             )
             await self._news.wait()
 
@@ -230,7 +240,7 @@ class Node:
     async def _restored(self, record: records.Record) -> None:
         """After a reboot neither CDI file nor credential is there. A lease that is over starts no container."""
         for holding in record.holdings:
-            if why := self._lost.get((holding.pool, holding.device)):
+            if why := self._held.why_lost(holding):
                 raise errors.NotReady(f"card {holding.device} is lost: {why}; the pod has to be made anew")
         requests = edits.requests(record)
         there = [
@@ -240,13 +250,13 @@ class Node:
         if not all(there):
             await self._certify(record)
         await self._specs.write(resource.ClaimUID(record.uid), record.cdi)
-        self._held[record.uid] = record
+        self._held.records[record.uid] = record
 
     async def _described(self, record: records.Record) -> records.Record:
         """With its CDI text, and with the requests before which a relay has to stand."""
         chosen, relayed = {}, []
         for request, holdings in edits.requests(record).items():
-            insecure = all([(await self._connect(one.pool)).spec.allow_insecure for one in holdings])
+            insecure = all([(await self._pools.to(one.pool)).spec.allow_insecure for one in holdings])
             chosen[request], relay = profiles.chosen(
                 holdings[0].profile,
                 holdings[0].auth_modes,
@@ -305,69 +315,51 @@ class Node:
 
     async def _renew(self) -> None:
         by_pool: dict[str, list[tuple[records.Record, records.Holding]]] = {}
-        for record in self._held.values():
+        for record in self._held.records.values():
             for holding in record.holdings if record.phase is records.Phase.PREPARED else ():
                 by_pool.setdefault(holding.pool, []).append((record, holding))
-        await asyncio.gather(*(self._renew_pool(pool, held) for pool, held in by_pool.items()))
+        await asyncio.gather(*(self._renew_pool(pool, leases) for pool, leases in by_pool.items()))
         self._tell()
 
-    async def _renew_pool(self, name: str, held: list[tuple[records.Record, records.Holding]]) -> None:
+    async def _renew_pool(self, name: str, leases: list[tuple[records.Record, records.Holding]]) -> None:
         """One pool that does not answer delays no other."""
         try:
-            pool = await self._connect(name)
-            refused = await pool.renew(tuple((holding.lease_id, holding.token) for _, holding in held))
+            pool = await self._pools.to(name)
+            refused = await pool.renew(tuple((holding.lease_id, holding.token) for _, holding in leases))
         except errors.ElasticGPUError as error:
-            _log.warning("leases not renewed", pool=name, leases=len(held), reason=str(error))
+            _log.warning("leases not renewed", pool=name, leases=len(leases), reason=str(error))
             return
         now = asyncio.get_running_loop().time()
-        for record, holding in held:
+        for record, holding in leases:
             why = refused.get(holding.lease_id)
-            if why is not None:
-                await self._over(record, holding, why)
-            elif now >= self._fresh_until.get(record.uid, 0.0):
-                try:
+            try:
+                if not self._held.has(record.uid, holding):
+                    continue  # given back while the pool was asked: that it has ended is no news
+                if why is not None:
+                    await self._over(record, holding, why)
+                elif now >= self._fresh_until.get(record.uid, 0.0):
                     await self._certify(record)
-                except errors.ElasticGPUError as error:
-                    _log.warning("credential not renewed", claim=f"{record.namespace}/{record.name}", reason=str(error))
+            except errors.ElasticGPUError as error:
+                _log.warning("not renewed wholly", claim=f"{record.namespace}/{record.name}", reason=str(error))
+            finally:
+                if self._held.gone(record.uid):
+                    await self._keys.remove(record.uid)
 
     async def _over(self, record: records.Record, holding: records.Holding, why: str) -> None:
         """No container is started with it any more; those that run are told by their pod's status."""
-        place = holding.pool, holding.device
-        if place not in self._lost:
+        if not self._held.why_lost(holding):
             _log.error("lease lost", claim=f"{record.namespace}/{record.name}", device=holding.device, reason=why)
-        self._lost[place] = why
+        self._held.lose(holding, why)
         await self._specs.remove(resource.ClaimUID(record.uid))
 
-    async def _connect(self, name: str) -> poolapi.PoolAPI:
-        spec = await self._spec_of(name)
-        found = self._pools.get(name)
-        if found is None or found.spec != spec:
-            if found is not None:
-                await found.close()
-            me = await self._objects.identity()
-            found = self._pools[name] = poolapi.PoolAPI(name, spec, me.cluster_uid, self._objects.token)
-        return found
-
-    async def _spec_of(self, name: str) -> kinds.PoolSpec:
-        """As the API server has it; while that is away, as it was."""
-        try:
-            async with asyncio.timeout(_ASK_S):
-                return await self._objects.pool(name)
-        except (errors.Unavailable, TimeoutError):
-            if name in self._pools:
-                return self._pools[name].spec
-            raise
-
-    def _places(self) -> set[_Place]:
-        return {(holding.pool, holding.device) for record in self._held.values() for holding in record.holdings}
-
     def _tell(self) -> None:
+        self._held.forget()
         self._news.set()
 
 
 def _same(record: records.Record, claim: resource.Claim, results: tuple[resource.Result, ...]) -> bool:
-    held = [(one.request, *one.place) for one in record.holdings]
-    return record.allocated_at == claim.allocated_at and held == [
+    kept = [(one.request, *one.place) for one in record.holdings]
+    return record.allocated_at == claim.allocated_at and kept == [
         (one.request, one.pool, one.device, one.share_id) for one in results
     ]
 

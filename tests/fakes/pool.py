@@ -35,6 +35,8 @@ class Fault:
     kind: lease.Kind | None = None
     delay_s: float = 0
     hang: bool = False
+    gate: asyncio.Event | None = None
+    """What the call waits for before it is carried out."""
     after: bool = False
 
 
@@ -169,6 +171,8 @@ class FakePool:
         await asyncio.sleep(fault.delay_s)
         if fault.hang:
             await asyncio.Event().wait()
+        if fault.gate is not None:
+            await fault.gate.wait()
         if fault.after:
             return fault
         if fault.kind is not None:

@@ -19,7 +19,7 @@ from api import errors, lease
 from api import remote as kinds
 from api.protos import pool_v1alpha1_pb2 as wire
 from controller import poolapi as controllers
-from driver.remote import netns, poolapi, relay, relays
+from driver.remote import netns, node, poolapi, relay, relays
 from kubeletplugin import contract
 from tests.fakes.authority import Authority
 from tests.fakes.pool import FakePool
@@ -387,6 +387,101 @@ async def test_a_lease_is_renewed_and_its_credential_too(tmp_path: Path) -> None
                 assert (cluster.credential("a", "card-0") / "tls.crt").read_bytes() != before
             renewals = [call for verb, call in pool.calls if verb == "RenewLeases"]
             assert [ref.lease_id for ref in renewals[-1].leases] == [pool.live()[0].lease_id]
+
+
+async def _told(driver: node.Node) -> list[tuple[str, contract.Health]]:
+    """What the kubelet hears of the cards here."""
+    health = driver.health()
+    told = await anext(health)
+    await health.aclose()
+    return [(one.device, one.health) for one in told]
+
+
+@pytest.mark.parametrize("name", ["a", "b"], ids=["the_same_claim", "another_claim"])
+async def test_that_a_lease_was_lost_says_nothing_of_the_next_one_of_the_card(tmp_path: Path, name: str) -> None:
+    """The pod was deleted by force, and nobody has given back yet what it had on the node."""
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        [card, _] = sorted(pool.devices)
+        async with cluster.controller():
+            cluster.claim("a", pool, 0, at=datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=5))
+            await cluster.until(lambda: cluster.condition("a", "attached"))
+            async with cluster.node() as driver:
+                await driver.prepare(cluster.allocated("a"))
+            pool.change(pool.live()[0].idempotency_key, "LOST", "the card fell off")
+            async with cluster.node() as driver:
+                assert await _told(driver) == [(card, contract.Health.UNHEALTHY)]
+                cluster.deallocate("a")
+                await pool.until(lambda: not pool.live(), within_s=60)
+                await _attached(cluster, pool, 0, name=name)
+                first = await driver.prepare(cluster.allocated(name))
+                assert await _told(driver) == [(card, contract.Health.HEALTHY)]
+                assert await driver.prepare(cluster.allocated(name)) == first
+                await driver.unprepare(cluster.ref("a"))
+                await driver.unprepare(cluster.ref(name))
+                assert await _told(driver) == []
+
+
+async def test_a_lease_that_is_given_back_while_it_is_renewed_is_not_called_lost(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller(), cluster.node() as driver:
+            await _attached(cluster, pool, 0)
+            await driver.prepare(cluster.allocated("a"))
+            ended = asyncio.Event()
+            pool.fault("RenewLeases", gate=ended)
+            renewal = asyncio.create_task(driver.start())
+            await pool.until(lambda: pool.count_of("RenewLeases"), within_s=60)
+            await driver.unprepare(cluster.ref("a"))
+            ended.set()
+            await renewal
+            assert await _told(driver) == []
+            assert not cluster.credential("a", "card-0").exists()
+            assert "lease lost" not in capfd.readouterr().out
+
+
+async def test_what_is_prepared_or_given_back_while_the_records_are_read_is_known_afterwards(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        _, card = sorted(pool.devices)
+        async with cluster.controller(), cluster.node() as driver:
+            await _attached(cluster, pool, 0)
+            await _attached(cluster, pool, 1, name="b")
+            await driver.prepare(cluster.allocated("a"))
+            [record] = tmp_path.rglob("claims/a.json")
+            last = record.with_name("z.json")
+            os.mkfifo(last)
+            reading = asyncio.create_task(driver.prepared())
+            pipe = await asyncio.to_thread(last.open, "wb")  # when it is read, the others were
+            await driver.unprepare(cluster.ref("a"))
+            await driver.prepare(cluster.allocated("b"))
+            pipe.close()
+            assert [ref.uid for ref in await reading] == ["b"]
+            assert await _told(driver) == [(card, contract.Health.HEALTHY)]
+
+
+async def test_a_lost_lease_whose_file_cannot_be_removed_costs_no_other_its_renewal(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        first, second = sorted(pool.devices)
+        async with cluster.controller():
+            await _attached(cluster, pool, 0)
+            await _attached(cluster, pool, 1, name="b")
+            async with cluster.node() as driver:
+                await driver.prepare(cluster.allocated("a"))
+                await driver.prepare(cluster.allocated("b"))
+            [lost] = [one.idempotency_key for one in pool.live() if one.consumer.claim_uid == "a"]
+            pool.change(lost, "LOST", "the card fell off")
+            [file] = (tmp_path / "cdi").glob("*_a.json")
+            file.unlink()
+            file.mkdir()
+            before = (cluster.credential("b", "card-1") / "tls.crt").read_bytes()
+            async with cluster.node() as driver:
+                assert await _told(driver) == [(first, contract.Health.UNHEALTHY), (second, contract.Health.HEALTHY)]
+                assert (cluster.credential("b", "card-1") / "tls.crt").read_bytes() != before
+            file.rmdir()
 
 
 async def test_row_25_a_pool_that_cannot_be_reached_ends_no_session(tmp_path: Path) -> None:
