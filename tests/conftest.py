@@ -8,8 +8,12 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
-_ENDING_S = 2.0
-hypothesis.settings.register_profile("nightly", max_examples=1000, deadline=None)
+_ENDING_S = 60.0
+hypothesis.settings.register_profile(  # how fast an example is made says nothing of the product
+    "default", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("default")
+hypothesis.settings.register_profile("nightly", max_examples=1000)
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

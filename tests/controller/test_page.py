@@ -18,7 +18,7 @@ from controller import __main__ as controller
 from controller import settings
 from kube import apiserver
 from tests.cli.conftest import CLUSTER, put
-from tests.controller.test_process import _free_port
+from tests.fakes import ports
 from tests.fakes.apiserver import FakeAPIServer
 
 TOKEN = "X-Elastic-GPU-Token"
@@ -40,13 +40,13 @@ async def server() -> AsyncIterator[FakeAPIServer]:
 @contextlib.asynccontextmanager
 async def running(server: FakeAPIServer, folder: Path, **given: str) -> AsyncIterator[tuple[int, int]]:
     """The open port and the page's."""
-    ports = _free_port(), _free_port()
+    pair = ports.free(), ports.free()
     async with apiserver.APIServer.connect(server.kubeconfig(folder)) as api:
-        told = settings.Settings(namespace="egpu", pod_name="one", port=ports[0], page_port=ports[1], **given)
+        told = settings.Settings(namespace="egpu", pod_name="one", port=pair[0], page_port=pair[1], **given)
         task = asyncio.create_task(controller.serve(api, told), name="controller")
         try:
             await server.until(lambda: len(server.list("elasticgpus")) == 4, within_s=60)
-            yield ports
+            yield pair
             assert not task.done()
         finally:
             task.cancel()
@@ -58,7 +58,7 @@ async def get(url: str, **headers: str) -> tuple[int, dict[str, str], str]:
     def call() -> tuple[int, dict[str, str], str]:
         request = urllib.request.Request(url, headers={name.replace("_", "-"): text for name, text in headers.items()})
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, dict(answer.headers), answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:

@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from tests.fakes import ports
 from tests.fakes.apiserver import FakeAPIServer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,13 +35,6 @@ async def _get(port: int, path: str) -> tuple[int, str]:
                 return error.code, error.read().decode()
 
     return await asyncio.to_thread(call)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def test_help_lists_every_setting() -> None:
@@ -73,7 +67,7 @@ async def test_a_taken_port_ends_it_with_what_to_do(tmp_path: Path) -> None:
 async def test_it_is_ready_with_the_whole_cluster_in_view_and_gives_the_lease_back(tmp_path: Path) -> None:
     async with FakeAPIServer() as server:
         hidden = server.fault(method="GET", path="deviceclasses", status=503, times=-1)
-        port = _free_port()
+        port = ports.free()
         environment = {"KUBECONFIG": str(server.kubeconfig(tmp_path)), "EGPU_PORT": str(port)}
         process = await _started(**environment)
         try:
@@ -108,7 +102,7 @@ async def test_a_leader_that_is_killed_loses_the_lease_and_another_goes_on(tmp_p
         await first.communicate()
         try:
             await server.until(
-                lambda: str((server.get(LEASE) or {})["spec"]["holderIdentity"]).startswith("second"), within_s=60
+                lambda: str((server.get(LEASE) or {})["spec"]["holderIdentity"]).startswith("second"), within_s=120
             )
         finally:
             second.send_signal(signal.SIGTERM)

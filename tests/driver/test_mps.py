@@ -39,7 +39,7 @@ class Modes:
 class Rig:
     def __init__(self, root: Path, driver: MPSDriver) -> None:
         self.held: list[records.Record] = []
-        self.control = mpscontrol.Control(driver.program, driver.pipes.parent, "", 5)
+        self.control = mpscontrol.Control(driver.program, driver.pipes.parent, "", 60)
         self.keeper = mpskeeper.Keeper(
             self.control, library=str(driver.library), needed=lambda: False, period_s=0.05, proc=driver.proc
         )
@@ -182,7 +182,7 @@ def test_who_only_watches_is_no_share(rig: Rig) -> None:
 async def test_a_daemon_that_serves_no_newcomer_is_left_to_those_that_it_serves() -> None:
     """gpu-fractioning's changelog: a killed client wedged the server for all that came after it."""
     driver, needed = MPSDriver(), True
-    control = mpscontrol.Control(driver.program, driver.pipes.parent, "", 5)
+    control = mpscontrol.Control(driver.program, driver.pipes.parent, "", 60)
     keeper = mpskeeper.Keeper(
         control,
         library=str(driver.library),

@@ -18,7 +18,8 @@ from api import errors
 from driver import inventory, nvml, nvmlerrors
 from tests.fakes.cards import FakeCards
 
-LIMIT_S = 0.8
+LIMIT_S = 4.0
+"""Of a gateway whose card hangs: it is waited for."""
 KIND = inventory.FaultKind
 
 
@@ -29,6 +30,13 @@ def cards(tmp_path: Path) -> FakeCards:
 
 @pytest.fixture
 async def gateway(cards: FakeCards, tmp_path: Path) -> AsyncIterator[nvml.NVML]:
+    gateway = nvml.NVML(libraries=(cards.library,), limit_s=60, sysfs=tmp_path / "sys")
+    yield gateway
+    await gateway.close()
+
+
+@pytest.fixture
+async def hurried(cards: FakeCards, tmp_path: Path) -> AsyncIterator[nvml.NVML]:
     gateway = nvml.NVML(libraries=(cards.library,), limit_s=LIMIT_S, sysfs=tmp_path / "sys")
     yield gateway
     await gateway.close()
@@ -146,14 +154,13 @@ async def test_a_removed_card_is_no_fault_and_comes_back_under_its_name(cards: F
     assert inventory.difference(seen, await gateway.inventory()) == inventory.Difference(added=before.cards[:1])
 
 
-async def test_a_hanging_card_holds_up_nobody_else(cards: FakeCards, gateway: nvml.NVML) -> None:
-    before = await gateway.inventory()
+async def test_a_hanging_card_holds_up_nobody_else(cards: FakeCards, hurried: nvml.NVML) -> None:
+    before = await hurried.inventory()
     cards.hang(0)
-    poll = asyncio.create_task(gateway.inventory())
-    stuck = asyncio.create_task(gateway.probe(uuid(cards, 0)))
-    started = time.monotonic()
-    await asyncio.gather(*(gateway.probe(uuid(cards, index)) for index in (1, 2, 3)))
-    assert time.monotonic() - started < LIMIT_S
+    poll = asyncio.create_task(hurried.inventory())
+    stuck = asyncio.create_task(hurried.probe(uuid(cards, 0)))
+    await asyncio.gather(*(hurried.probe(uuid(cards, index)) for index in (1, 2, 3)))
+    assert not stuck.done()
     with pytest.raises(nvml.CardError, match="no answer within") as caught:
         await stuck
     assert caught.value.kind is KIND.HUNG
@@ -165,29 +172,29 @@ async def test_a_hanging_card_holds_up_nobody_else(cards: FakeCards, gateway: nv
 
 
 async def test_a_card_that_still_hangs_is_refused_at_once_and_read_again_when_it_does_not(
-    cards: FakeCards, gateway: nvml.NVML
+    cards: FakeCards, hurried: nvml.NVML
 ) -> None:
-    before = await gateway.inventory()
+    before = await hurried.inventory()
     cards.hang(0)
-    await gateway.inventory()
+    await hurried.inventory()
     started = time.monotonic()
-    assert [fault.kind for fault in (await gateway.inventory()).faults] == [KIND.HUNG]
+    assert [fault.kind for fault in (await hurried.inventory()).faults] == [KIND.HUNG]
     with pytest.raises(errors.Unavailable, match="has not come back"):
-        await gateway.probe(uuid(cards, 0))
+        await hurried.probe(uuid(cards, 0))
     assert time.monotonic() - started < LIMIT_S
     cards.return_(0)
     for thread in threading.enumerate():
         if thread.name.startswith(("card ", cards.uuids[0])):
-            await asyncio.to_thread(thread.join, 5)
-    assert await gateway.inventory() == before
+            await asyncio.to_thread(thread.join, 60)
+    assert await hurried.inventory() == before
 
 
-async def test_the_card_that_takes_a_hanging_ones_place_is_read(cards: FakeCards, gateway: nvml.NVML) -> None:
-    await gateway.inventory()
+async def test_the_card_that_takes_a_hanging_ones_place_is_read(cards: FakeCards, hurried: nvml.NVML) -> None:
+    await hurried.inventory()
     cards.hang(0)
-    await gateway.inventory()
+    await hurried.inventory()
     cards.remove(0)
-    assert uuids(await gateway.inventory()) == list(cards.uuids[1:])
+    assert uuids(await hurried.inventory()) == list(cards.uuids[1:])
 
 
 async def test_a_probe_asks_several_things(cards: FakeCards, gateway: nvml.NVML) -> None:
@@ -248,7 +255,7 @@ async def test_an_xid_is_told_with_its_card(cards: FakeCards, gateway: nvml.NVML
     await gateway.inventory()
     cards.xid(1, 79)
     cards.xid(3, 31)
-    async with aclosing(gateway.events()) as events, asyncio.timeout(25):
+    async with aclosing(gateway.events()) as events, asyncio.timeout(60):
         for index, number in ((1, 79), (3, 31)):
             assert await anext(events) == inventory.Event(
                 kind=inventory.EventKind.XID, uuid=uuid(cards, index), xid=number
@@ -260,7 +267,7 @@ async def test_a_lost_card_is_told_once_without_blame_and_the_others_are_still_w
 ) -> None:
     """NVIDIA's driver taints every card here, and logs 220 MB in 6 s."""
     await gateway.inventory()
-    async with aclosing(gateway.events()) as events, asyncio.timeout(25):
+    async with aclosing(gateway.events()) as events, asyncio.timeout(60):
         cards.lose(0)
         assert await anext(events) == inventory.Event(kind=inventory.EventKind.LOST)
         assert [fault.uuid for fault in (await gateway.inventory()).faults] == [cards.uuids[0]]
@@ -270,7 +277,7 @@ async def test_a_lost_card_is_told_once_without_blame_and_the_others_are_still_w
 
 async def test_a_returned_card_is_watched_again(cards: FakeCards, gateway: nvml.NVML) -> None:
     await gateway.inventory()
-    async with aclosing(gateway.events()) as events, asyncio.timeout(25):
+    async with aclosing(gateway.events()) as events, asyncio.timeout(60):
         cards.remove(0)
         assert (await anext(events)).kind is inventory.EventKind.LOST
         await gateway.inventory()
@@ -282,27 +289,23 @@ async def test_a_returned_card_is_watched_again(cards: FakeCards, gateway: nvml.
 
 async def test_a_wait_that_keeps_failing_is_slowed_down(cards: FakeCards, gateway: nvml.NVML) -> None:
     await gateway.inventory()
-    told: list[inventory.Event] = []
-
-    async def listen() -> None:
-        async with aclosing(gateway.events()) as events:
-            async for event in events:
-                told.append(event)
-                cards.wait_error("GPU_IS_LOST")
-                await gateway.inventory()
-                cards.wait_error("GPU_IS_LOST")
-
+    told = 0
+    started = time.monotonic()
     cards.wait_error("GPU_IS_LOST")
-    listener = asyncio.create_task(listen())
-    await asyncio.sleep(2.5)
-    listener.cancel()
-    await asyncio.gather(listener, return_exceptions=True)
-    assert 1 <= len(told) <= 2
+    async with aclosing(gateway.events()) as events, asyncio.timeout(60):
+        async for _ in events:
+            told += 1
+            if told == 3:
+                break
+            cards.wait_error("GPU_IS_LOST")
+            await gateway.inventory()
+            cards.wait_error("GPU_IS_LOST")
+    assert time.monotonic() - started > 1.9, "a second or more after each"
 
 
 async def test_events_go_on_after_a_driver_reload(cards: FakeCards, gateway: nvml.NVML) -> None:
     await gateway.inventory()
-    async with aclosing(gateway.events()) as events, asyncio.timeout(25):
+    async with aclosing(gateway.events()) as events, asyncio.timeout(60):
         cards.set_driver("590.10.01")
         await gateway.inventory()
         cards.xid(2, 94)

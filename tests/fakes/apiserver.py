@@ -30,6 +30,7 @@ _PATH = re.compile(
     r"/(?P<prefix>api/[^/]+|apis/[^/]+/[^/]+)(?:/namespaces/(?P<ns>[^/]+)(?=/))?"
     r"/(?P<resource>[^/]+)(?:/(?P<name>[^/]+))?(?:/(?P<sub>[^/]+))?"
 )
+_LOOK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,11 +233,13 @@ class FakeAPIServer:
         return sum(match.hits(request) for request in self.requests)
 
     async def until(self, condition: Callable[[], Any], *, within_s: float = 25) -> None:
-        """Returns once the condition holds; it is looked at after every call and change. In less than any look that would find
-        again what no event told (30 s)."""
+        """Returns once the condition holds; it is looked at after every call and change, and now and then for what follows
+        from an answer. In less than any look that would find again what no event told (30 s)."""
         async with asyncio.timeout(within_s):
             while not condition():
-                await self._pulse.wait()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_S):
+                        await self._pulse.wait()
 
     # how it answers
 

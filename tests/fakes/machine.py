@@ -99,7 +99,7 @@ class Machine:
             cdi_dir=self.cdi_dir,
             driver_root=self.driver_root,
             nvml_library=self.cards.library,
-            nvml_limit_s=2,
+            nvml_limit_s=6,
             sysfs=self.root / "sys",
             poll_s=0.05,
             repair_s=0.05,
@@ -117,7 +117,7 @@ class Machine:
     @contextlib.asynccontextmanager
     async def node(self, writer: disk.Disk | None = None) -> AsyncIterator[node.Node]:
         """A driver process, until the block ends; what was in memory is forgotten then."""
-        gateway = nvml.NVML(libraries=(self.cards.library,), limit_s=2, sysfs=self.root / "sys", groups=self.cgroups)
+        gateway = nvml.NVML(libraries=(self.cards.library,), limit_s=6, sysfs=self.root / "sys", groups=self.cgroups)
         driver = await program.assembled(self.settings, self.data_dir, gateway, writer or disk.Disk(), self.read_pods)
         await driver.start()
         task = asyncio.create_task(driver.run())
@@ -181,7 +181,7 @@ class Machine:
         return None
 
 
-async def until(condition: Callable[[], object], within_s: float = 30) -> None:
+async def until(condition: Callable[[], object], within_s: float = 60) -> None:
     """Waits for what another thread or process makes true."""
     async with asyncio.timeout(within_s):
         while not condition():  # noqa: ASYNC110 the other side is a thread, a process or a disk

@@ -16,7 +16,6 @@ from driver import node
 from tests.fakes.machine import Machine, until
 from tests.fakes.mpsdriver import MPSDriver
 
-pytestmark = pytest.mark.timeout(120)
 MPS = {"memory": "Required", "cores": "Required"}
 
 

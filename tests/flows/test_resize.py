@@ -29,7 +29,7 @@ def machine(tmp_path: Path) -> Machine:
 
 @pytest.fixture
 async def gateway(machine: Machine) -> AsyncIterator[nvml.NVML]:
-    made = nvml.NVML(libraries=(machine.cards.library,), limit_s=2, groups=machine.cgroups)
+    made = nvml.NVML(libraries=(machine.cards.library,), limit_s=20, groups=machine.cgroups)
     yield made
     await made.close()
 

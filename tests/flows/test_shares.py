@@ -294,7 +294,7 @@ async def test_a_share_that_one_container_uses_is_held_by_the_hook_and_any_other
     alone, together = a_pod_of("a", "pod1", "main"), a_pod_of("b", "pod2", "main", "second")
     limiting.pods += [alone, together]
     pod = limiting.add_pod(together["metadata"]["uid"], "main", "second")
-    gateway = nvml.NVML(libraries=(limiting.cards.library,), limit_s=2, groups=limiting.cgroups)
+    gateway = nvml.NVML(libraries=(limiting.cards.library,), limit_s=20, groups=limiting.cgroups)
     async with limiting.node() as driver:
         (first,) = await driver.prepare(held_by_driver(limiting, "a", alone))
         await driver.prepare(held_by_driver(limiting, "b", together))

@@ -53,7 +53,7 @@ def test_a_lock_keeps_another_process_out_and_leaves_no_empty_directory():
         other.join(1.5)
         assert other.is_alive()
         (directory / "kept").touch()
-    other.join(30)
+    other.join(120)
     assert (directory / "kept").read_text() == "entered"
     (directory / "kept").unlink()
     with state.locked(directory):

@@ -125,15 +125,17 @@ async def test_a_black_hole_ends_at_the_deadline(api: APIServer, server: FakeAPI
     started = asyncio.get_running_loop().time()
     with pytest.raises(errors.Unavailable, match="did not answer within 10 s"):
         await api.create(LEASES, NAMED)
-    assert asyncio.get_running_loop().time() - started < 11
+    assert asyncio.get_running_loop().time() - started < 19, "as long as two of them"
+    assert server.count("POST") == 1
     server.heal()
 
 
 async def test_a_callers_shorter_limit_ends_the_call(api: APIServer, server: FakeAPIServer) -> None:
-    server.fault(black_hole=True)
+    server.fault(black_hole=True, times=-1)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
             await api.get(f"{LEASES}/a")
+    server.heal()
     assert await api.get(f"{LEASES}/a") is None  # the next call has a connection of its own
 
 
@@ -209,7 +211,7 @@ async def test_a_kubeconfig_that_is_no_yaml_is_said_with_its_place(tmp_path: Pat
 async def test_a_watch_gives_lines_until_the_server_ends_it(api: APIServer, server: FakeAPIServer) -> None:
     server.put(f"{LEASES}/a", {"spec": {"text": "x" * 300_000}})
     server.put(f"{LEASES}/b", {})
-    async with contextlib.aclosing(api.watch(LEASES, resourceVersion="100", timeoutSeconds=1)) as lines:
+    async with contextlib.aclosing(api.watch(LEASES, resourceVersion="100", timeoutSeconds=5)) as lines:
         assert [line[:16] async for line in lines] == [b"", b'{"type": "ADDED"', b'{"type": "ADDED"']
 
 

@@ -89,6 +89,6 @@ async def test_a_pods_service_account_is_used_and_a_new_token_is_taken_up(tmp_pa
         for token in ("first", "second"):
             server.token = token
             pod.stdin.write(f"{token}\n".encode())
-            assert await asyncio.wait_for(pod.stderr.readline(), 10) == b"1\n"
+            assert await asyncio.wait_for(pod.stderr.readline(), 60) == b"1\n"
         pod.stdin.close()
         assert await pod.wait() == 0

@@ -6,7 +6,6 @@ The API server has a loop in a thread of its own, since playwright's plain inter
 import asyncio
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +20,7 @@ import pytest
 from playwright import sync_api
 
 from tests.cli.conftest import put
+from tests.fakes import ports
 from tests.fakes.apiserver import FakeAPIServer
 from tests.view.objects import JSON
 
@@ -45,7 +45,7 @@ class Stage:
         self._thread = threading.Thread(target=self._loop.run_forever, name="API server")
         self._thread.start()
         self._controller: subprocess.Popen[bytes] | None = None
-        self.port, self.open_port = _free_port(), _free_port()
+        self.port, self.open_port = ports.free(), ports.free()
         self.do(self.server.start())
 
     def do(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -157,10 +157,3 @@ def picture(page: sync_api.Page, name: str) -> None:
     """A screenshot for whoever wants to look: EGPU_SCREENSHOTS names the folder."""
     if SCREENSHOTS:
         page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png", full_page=False)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

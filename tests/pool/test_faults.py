@@ -16,7 +16,7 @@ import pytest
 from api import lease
 from api.protos import pool_v1alpha1_pb2 as wire
 from api.protos import pool_v1alpha1_pb2_grpc as stubs
-from pool import credentials
+from pool import credentials, servers
 from tests.fakes import lender, secrets
 from tests.fakes.cards import FakeCards
 from tests.fakes.lender import Lender, an_attach, state
@@ -47,7 +47,7 @@ def issue(made: wire.Lease) -> wire.IssueCredentialRequest:
 
 
 def info(api: stubs.PoolStub) -> grpc.aio.UnaryUnaryCall:
-    return api.GetPoolInfo(wire.GetPoolInfoRequest(), timeout=10)
+    return api.GetPoolInfo(wire.GetPoolInfoRequest(), timeout=60)
 
 
 async def live(api: stubs.PoolStub) -> list[wire.Lease]:
@@ -76,7 +76,7 @@ async def test_certificates_of_others_and_expired_ones_do_not_get_in(tmp_path: P
             certificate, key = authority.for_controller(lender.CLUSTER)
             async with pool.channel(certificate, key) as channel:
                 with status(grpc.StatusCode.UNAVAILABLE):
-                    await stubs.PoolStub(channel).GetPoolInfo(wire.GetPoolInfoRequest(), timeout=3)
+                    await stubs.PoolStub(channel).GetPoolInfo(wire.GetPoolInfoRequest(), timeout=60)
         async with pool.controller() as api:
             assert (await info(api)).pool_id == "pool-1"
 
@@ -156,9 +156,9 @@ async def test_row_08(tmp_path: Path) -> None:
 async def test_row_17(tmp_path: Path) -> None:
     """A node dies: without renewals its lease ends by itself, and a fence ends it at once."""
     async with Lender(tmp_path) as pool, pool.controller() as api:
-        made = await lent(api, ttl_ms=1000)
+        made = await lent(api, ttl_ms=15_000)
         over = await state(api, made, RELEASED)
-        assert over.reason == "nobody renewed it for 1 s"
+        assert over.reason == "nobody renewed it for 15 s"
         second = await lent(api, "k2")
         seen = (await info(api)).revision
         node = wire.NodeFence(node_name="n1", node_uid="n1-uid", up_to_revision=seen)
@@ -234,7 +234,7 @@ async def test_a_server_that_does_not_come_up_fails_its_lease_and_frees_the_card
 @pytest.mark.parametrize("detached", [False, True])
 async def test_a_card_whose_server_neither_came_up_nor_died_is_lent_to_nobody(tmp_path: Path, detached: bool) -> None:
     """The server's launcher is held as a hung driver would hold the server; the lease says so, and ends when that does."""
-    odd = profile(tmp_path, "sleep", "3600", readyWithinS=1)
+    odd = profile(tmp_path, "sleep", "3600", readyWithinS=10)
     async with Lender(tmp_path, **odd) as pool, pool.controller() as api:
         made = await api.Attach(an_attach())
         held = await launcher(pool.pid)
@@ -493,7 +493,9 @@ async def test_no_secret_is_written_anywhere(tmp_path: Path) -> None:
 
 
 async def test_a_hundred_attaches_at_once_are_all_lent(tmp_path: Path) -> None:
-    async with Lender(tmp_path, cards=100) as pool, pool.controller() as api:
+    server = Path(servers.__file__).with_name("fakeserver.py")
+    patient = profile(tmp_path, "python3", str(server), "7000", readyWithinS=250)
+    async with Lender(tmp_path, cards=100, **patient) as pool, pool.controller() as api:
         made = await asyncio.gather(*(api.Attach(an_attach(f"k{n}", f"gpu-{n}")) for n in range(100)))
         for each in made:
             await state(api, each, ATTACHED)

@@ -26,7 +26,7 @@ PLAN = servers.Plan(
     environment={"CUDA_VISIBLE_DEVICES": "GPU-a"},
     uid=64001,
     port=7000,
-    ready_within_s=20,
+    ready_within_s=60,
 )
 
 
@@ -43,7 +43,7 @@ async def started(lock: int, plan: servers.Plan = PLAN) -> AsyncIterator[servers
     try:
         yield server
     finally:
-        await server.end(10)
+        await server.end(60)
 
 
 async def ask(server: servers.Server, **call: Any) -> dict[str, Any]:
@@ -123,7 +123,7 @@ async def test_a_server_that_neither_listens_nor_dies_is_handed_to_whoever_goes_
     lock: int, called_off: bool
 ) -> None:
     """Its launcher is held as a hung driver would hold its server."""
-    plan = replace(PLAN, command=("/bin/sleep", "3600"), ready_within_s=2)
+    plan = replace(PLAN, command=("/bin/sleep", "3600"), ready_within_s=8)
     starting = asyncio.create_task(servers.Servers(lock=lock, cgroup=None).start(plan))
     held = await launcher(os.getpid())
     os.kill(held, signal.SIGSTOP)
@@ -135,7 +135,7 @@ async def test_a_server_that_neither_listens_nor_dies_is_handed_to_whoever_goes_
         assert alive(64001)
     finally:
         os.kill(held, signal.SIGCONT)
-    await told.value.server.end(10)
+    await told.value.server.end(60)
     assert alive(64001) == []
 
 
@@ -197,7 +197,7 @@ async def test_a_server_has_a_control_group_of_its_own_that_goes_with_it(lock: i
         own = group / "lease-a"
         assert len((own / "cgroup.procs").read_text().split()) == 2
     finally:
-        await server.end(10)
+        await server.end(60)
     assert not own.exists()
 
 
@@ -227,6 +227,6 @@ async def test_an_agent_that_is_killed_leaves_no_server(tmp_path: Path) -> None:
     tree = os.pidfd_open(int(await agent.stdout.readline()))
     agent.send_signal(signal.SIGKILL)
     await agent.wait()
-    await asyncio.wait_for(asyncio.to_thread(select.select, [tree], [], []), 20)
+    await asyncio.wait_for(asyncio.to_thread(select.select, [tree], [], []), 60)
     os.close(tree)
     assert alive(64001) == []

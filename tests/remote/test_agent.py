@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes import ports
 from tests.fakes.remotes import CLUSTER_UID, POOLS, Cluster, a_cluster
 
 ROOT = Path(__file__).parents[2]
@@ -69,8 +70,8 @@ class Agent:
 
 
 @contextlib.asynccontextmanager
-async def an_agent(cluster: Cluster, folder: Path, port: int) -> AsyncIterator[Agent]:
-    agent = Agent(folder, port)
+async def an_agent(cluster: Cluster, folder: Path) -> AsyncIterator[Agent]:
+    agent = Agent(folder, ports.free())
     cluster.credentials = await agent.certificate()
     authority = (cluster.credentials / "ca.crt").read_text()
     cluster.server.put(f"{POOLS}/lab", {"spec": {"endpoint": agent.endpoint, "caBundle": authority}})
@@ -89,31 +90,31 @@ def _claim(cluster: Cluster, name: str) -> None:
 
 
 async def test_a_card_is_attached_and_given_back(tmp_path: Path) -> None:
-    async with a_cluster(tmp_path) as cluster, an_agent(cluster, tmp_path / "pool", 17480), cluster.controller():
-        await cluster.until(lambda: sorted(cluster.taints()) == ["gpu-real0000", "gpu-real0001"])
+    async with a_cluster(tmp_path) as cluster, an_agent(cluster, tmp_path / "pool") as agent, cluster.controller():
+        await cluster.until(lambda: sorted(cluster.taints()) == ["gpu-real0000", "gpu-real0001"], within_s=60)
         _claim(cluster, "a")
-        await cluster.until(lambda: cluster.condition("a", "attached"))
+        await cluster.until(lambda: cluster.condition("a", "attached"), within_s=60)
         [device] = cluster.devices("a")
         assert device["data"]["clientProfile"] == "fake"
-        assert device["data"]["endpoint"] == "127.0.0.1:17480"
+        assert device["data"]["endpoint"] == agent.endpoint
         cluster.deallocate("a")
-        await cluster.until(lambda: cluster.phases() == [])
+        await cluster.until(lambda: cluster.phases() == [], within_s=60)
         _claim(cluster, "b")
-        await cluster.until(lambda: cluster.condition("b", "attached"))
+        await cluster.until(lambda: cluster.condition("b", "attached"), within_s=60)
 
 
 async def test_row_13_an_agent_that_is_killed_has_lost_what_it_lent(tmp_path: Path) -> None:
     async with (
         a_cluster(tmp_path) as cluster,
-        an_agent(cluster, tmp_path / "pool", 17481) as agent,
+        an_agent(cluster, tmp_path / "pool") as agent,
         cluster.controller(),
     ):
         _claim(cluster, "a")
-        await cluster.until(lambda: cluster.condition("a", "attached"))
+        await cluster.until(lambda: cluster.condition("a", "attached"), within_s=60)
         await agent.stop(signal.SIGKILL)
         await agent.start()
         await cluster.until(lambda: cluster.phases() == ["Lost"], within_s=60)
-        await cluster.until(lambda: not cluster.condition("a", "healthy"))
+        await cluster.until(lambda: not cluster.condition("a", "healthy"), within_s=60)
         cluster.deallocate("a")
         await cluster.until(lambda: cluster.phases() == [], within_s=60)
         _claim(cluster, "b")
@@ -121,7 +122,7 @@ async def test_row_13_an_agent_that_is_killed_has_lost_what_it_lent(tmp_path: Pa
 
 
 async def test_a_certificate_of_another_pool_is_refused_and_said_so(tmp_path: Path) -> None:
-    async with a_cluster(tmp_path) as cluster, an_agent(cluster, tmp_path / "pool", 17482):
+    async with a_cluster(tmp_path) as cluster, an_agent(cluster, tmp_path / "pool"):
         cluster.credentials = cluster.authority.write(tmp_path / "foreign", "controller")
         async with cluster.controller():
 
