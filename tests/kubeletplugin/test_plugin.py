@@ -208,7 +208,7 @@ async def test_one_claim_is_in_one_instance_at_a_time(tmp_path: Path) -> None:
 async def test_a_plugin_that_was_killed_is_followed_by_one_that_works(tmp_path: Path, uid: str) -> None:
     async with world(tmp_path) as w:
         with process(w, uid) as first:
-            await w.kubelet.plugin(DRIVER, timeout_s=20)
+            await w.kubelet.plugin(DRIVER, timeout_s=60)
             first.send_signal(signal.SIGKILL)
             first.wait()
         left = list(w.kubelet.registry_dir.glob("*.sock"))

@@ -10,7 +10,7 @@ PERIOD_S = 0.1
 
 
 async def _until_free(driver: ScriptedDriver, uid: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while uid in driver.held:
             await driver.released.get()
 
