@@ -47,7 +47,7 @@ def test_it_chooses_what_kube_scheduler_chooses_or_refuses_where_it_refuses(
 
 def theirs(upstream: Allocator, case: dict[str, Any]) -> list[Any]:
     upstream.cluster(nodes=case["nodes"], slices=case["slices"], classes=case["classes"], claims=case["allocated"])
-    answer = upstream.allocate(case["claims"], all=True, limit_s=5.0)
+    answer = upstream.allocate(case["claims"], all=True, limit_s=60.0)
     return [_told(verdict) for verdict in answer["verdicts"]]
 
 

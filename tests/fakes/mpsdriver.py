@@ -5,12 +5,14 @@ driver.fault("wedged")
 driver.client(pipes, 512)      # a program that takes so many MiB: what it says
 """
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 SOURCE = Path(__file__).parent / "mps"
@@ -77,8 +79,11 @@ class MPSDriver:
 
     def kill_all(self) -> None:
         for pid in self.daemons():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
         self.kill_all()
-        shutil.rmtree(self._directory)
+        while self.daemons():
+            time.sleep(0.01)
+        shutil.rmtree(self._directory, ignore_errors=True)  # a server that dies behind its daemon may still write
