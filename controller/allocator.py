@@ -17,8 +17,8 @@ import datetime
 import functools
 import uuid
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
@@ -54,6 +54,7 @@ _ASK_FOR_GROUPS_S = 60.0
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 30.0
 
+T = TypeVar("T")
 Tell = Callable[[Sequence[allotment.Refused]], None]
 _log = structlog.get_logger("allocator")
 
@@ -157,7 +158,7 @@ class _Work:
                 started = asyncio.get_running_loop().time()
                 turn, chosen = await self._choose(now)
                 took_s = asyncio.get_running_loop().time() - started
-                await self._perform_all(turn, chosen)
+                await _side_by_side(functools.partial(self._perform, turn), chosen)
                 self._report(chosen)
                 await asyncio.sleep(min(max(_PACE_S, _REST * took_s), _LONGEST_REST_S))
                 await self._until_something()
@@ -214,16 +215,6 @@ class _Work:
                 break
         return turn, chosen
 
-    async def _perform_all(self, turn: allotment.Turn, chosen: Sequence[allotment.Allotment]) -> None:
-        """In their order, `_AT_ONCE` side by side: a slow one holds up no more than its own place."""
-        rest = iter(chosen)
-
-        async def work() -> None:
-            for one in rest:
-                await self._perform(turn, one)
-
-        await asyncio.gather(*(work() for _ in range(min(_AT_ONCE, len(chosen)))))
-
     def _report(self, chosen: Sequence[allotment.Allotment]) -> None:
         """Who is refused after this turn, and why."""
         lines, given = self._mirror.lines, {one.want.key for one in chosen}
@@ -242,18 +233,21 @@ class _Work:
         self._series.waiting(counted)
 
     async def _settle(self) -> None:
-        """Reads the claims whose outcome is unknown; one that cannot be read stays booked. `_look` takes them in."""
-        for uid, (claim, _) in tuple(self._unknown.items()):
-            place = f"/apis/resource.k8s.io/v1/namespaces/{claim.namespace}/resourceclaims"
-            try:
-                page = await self._api.list_page(place, fieldSelector=f"metadata.name={claim.name}")
-                for item in page.items:
-                    self._seen.claims.adopt(await self._fenced(f"{place}/{claim.name}", msgspec.json.decode(item)))
-            except (errors.ElasticGPUError, msgspec.MsgspecError) as error:
-                _log.warning("outcome still unknown", claim=str(claim), error=str(error))
-                return
-            self._mirror.restore(claim)
-            del self._unknown[uid]
+        """Reads the claims whose outcome is unknown. `_look` takes them in."""
+        await _side_by_side(self._find_out, [claim for claim, _ in self._unknown.values()])
+
+    async def _find_out(self, claim: mirror.Claim) -> None:
+        """One that cannot be read, or fenced, stays booked, and keeps no other so."""
+        place = f"/apis/resource.k8s.io/v1/namespaces/{claim.namespace}/resourceclaims"
+        try:
+            page = await self._api.list_page(place, fieldSelector=f"metadata.name={claim.name}")
+            for item in page.items:
+                self._seen.claims.adopt(await self._fenced(f"{place}/{claim.name}", msgspec.json.decode(item)))
+        except (errors.ElasticGPUError, msgspec.MsgspecError) as error:
+            _log.warning("outcome still unknown", claim=str(claim), error=str(error))
+            return
+        self._mirror.restore(claim)
+        del self._unknown[claim.uid]
 
     async def _fenced(self, path: str, found: dict[str, Any]) -> dict[str, Any]:
         """A write that nobody has answered may be stored later yet, as long as the claim is what it was sent for: so what
@@ -388,6 +382,17 @@ class _Work:
         while True:
             seen = (await self._watch.newer(seen, within_s=_LOOK_AGAIN_S)).number
             self._stale.set()
+
+
+async def _side_by_side(work: Callable[[T], Awaitable[None]], items: Sequence[T]) -> None:
+    """In their order, `_AT_ONCE` at a time: a slow one holds up no more than its own place."""
+    rest = iter(items)
+
+    async def some() -> None:
+        for item in rest:
+            await work(item)
+
+    await asyncio.gather(*(some() for _ in range(min(_AT_ONCE, len(items)))))
 
 
 def _asked(now: snapshot.Snapshot) -> bool:

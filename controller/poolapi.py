@@ -18,6 +18,8 @@ from poolclient import connection
 _LOOK_S = 10.0
 """Between two looks at the certificate on disk."""
 _PAGE = 500
+_MOST = 20_000
+"""Cards of one pool. Whoever has taken over its host could name new ones without end."""
 _ATTRIBUTES = {
     names.UUID: "uuid",
     names.PRODUCT_NAME: "product_name",
@@ -55,6 +57,10 @@ class PoolAPI:
             page: wire.DeviceList = await self._pool.ask("ListDevices", ask)
             found += [_device(item) for item in page.devices]
             token = page.next_page_token
+            if len(found) > _MOST or (token and not page.devices):
+                raise errors.Invalid(
+                    f"pool {self._name} lists cards without end, {len(found)} until now: look at its host"
+                )
             if not token:
                 return tuple(found), page.revision
 

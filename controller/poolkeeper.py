@@ -118,6 +118,9 @@ class PoolKeeper:
                     ):
                         async for held in changes:
                             self._take(held)
+                        await asyncio.sleep(
+                            _FIRST_REST_S
+                        )  # a pool that ends each watch at once is not asked without end
             except errors.ElasticGPUError as error:
                 failures += 1
                 self._heard(str(error))
@@ -199,7 +202,9 @@ class PoolKeeper:
         self._offer(scene)
 
     def _prune(self, scene: remote.Scene) -> None:
-        """What is remembered of keys goes with their intents."""
+        """What is remembered of keys goes with their intents; how long something rests, when nobody has tried it since."""
+        past = asyncio.get_running_loop().time() - _LONGEST_REST_S
+        self._rests = {key: rest for key, rest in self._rests.items() if rest[0] > past}
         known = {intent.spec.key for intent in scene.intents}
         self._over &= known
         self._asked &= known
@@ -357,7 +362,7 @@ class PoolKeeper:
         """The RemotePool's status as it should be."""
         return pools.report(
             found,
-            devices=len(self._states or self._devices),
+            devices=len(self._devices if self._states is None else self._states),
             leases=sum(not held.state.ended for held in (self._leases or {}).values()),
             pool_id=self._pool_id,
             version=self._version,

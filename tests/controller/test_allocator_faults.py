@@ -50,6 +50,27 @@ async def test_a_server_in_trouble_delays_allocations_and_no_card_is_given_twice
     assert len({card(server, f"c{number}") for number in range(4)}) == 4
 
 
+async def test_a_claim_whose_outcome_cannot_be_found_out_keeps_no_other_waiting(
+    server: FakeAPIServer, running: Running
+) -> None:
+    """As where the admission of one namespace refuses its claims."""
+    for name in ("bad", "good"):
+        put_claim(server, name, cores=100)
+        found = server.get(f"{CLAIMS}/{name}") or {}
+        found["metadata"]["finalizers"] = [mirror.FINALIZER]
+        server.put(f"{CLAIMS}/{name}", found)
+        server.fault(method="PATCH", path=f"resourceclaims/{name}/status", status=409, reason="Conflict")
+    refused = server.fault(method="PATCH", path="resourceclaims/bad", status=403, reason="Forbidden", times=-1)
+    async with running():
+        put_pod(server, "first", "bad")
+        put_pod(server, "second", "good")
+        await allocated(server, "good", within_s=60)
+        assert result(server, "bad") is None
+        refused.times = 0
+        await allocated(server, "bad", within_s=60)
+    assert card(server, "bad") != card(server, "good")
+
+
 async def test_a_node_that_goes_between_choice_and_write_is_not_written(
     server: FakeAPIServer, running: Running
 ) -> None:

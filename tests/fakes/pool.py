@@ -54,6 +54,8 @@ class FakePool:
     """By key, ended ones too."""
     cancelled: set[str] = field(default_factory=set)
     tokens: dict[str, int] = field(default_factory=dict)
+    ends_watches: bool = False
+    """Whether each watch is ended as soon as it is open."""
     epoch: int = 0
     revision: int = 1
     incarnation: int = 1
@@ -212,7 +214,7 @@ class _Service(stubs.PoolServicer):
     async def WatchLeases(self, request: Any, context: Any) -> AsyncIterator[Any]:
         pool, seen = self._pool, 0
         await pool.suffer("WatchLeases", request, context)
-        while True:
+        while not pool.ends_watches:
             pulse = pool._pulse
             fresh = pool._trail[seen:]
             seen += len(fresh)  # there may be more by the time these are told

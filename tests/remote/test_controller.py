@@ -111,6 +111,44 @@ async def test_the_status_of_a_pool_says_whether_it_answers(tmp_path: Path) -> N
             assert cluster.server.list("remotepools")[0]["status"]["devices"] == 2
 
 
+async def test_a_pool_that_lists_no_card_any_more_is_said_to_have_none(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+
+        def cards() -> int | None:
+            found: int | None = (cluster.server.list("remotepools")[0].get("status") or {}).get("devices")
+            return found
+
+        async with cluster.controller():
+            await cluster.until(lambda: cards() == 2, within_s=60)
+        pool.devices.clear()
+        async with cluster.controller():  # which knows the two by their slice
+            await cluster.until(lambda: not cards(), within_s=60)
+
+
+async def test_a_pool_that_names_cards_without_end_is_given_up(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority, count=20_200) as pool:
+        cluster.add_pool(pool)
+
+        def trouble() -> str:
+            conditions = (cluster.server.list("remotepools")[0].get("status") or {}).get("conditions") or ()
+            return "".join(one["message"] for one in conditions)
+
+        async with cluster.controller():
+            await cluster.until(lambda: "lists cards without end" in trouble(), within_s=60)
+            assert cluster.taints() == {}
+
+
+async def test_a_pool_that_ends_each_watch_at_once_is_not_asked_without_a_pause(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority, ends_watches=True) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller():
+            await pool.until(lambda: pool.count_of("WatchLeases") == 1, within_s=60)
+            began = asyncio.get_running_loop().time()
+            await pool.until(lambda: pool.count_of("WatchLeases") >= 6, within_s=60)
+            assert asyncio.get_running_loop().time() - began > 0.9  # five pauses of a fifth of a second, at least
+
+
 async def test_row_01_a_pool_down_at_discovery_keeps_its_slices_tainted_and_costs_no_other(tmp_path: Path) -> None:
     async with (
         a_cluster(tmp_path) as cluster,
