@@ -90,7 +90,7 @@ def give_back(kubectl: Kubectl, host: poolhost.PoolHost, namespace: str) -> None
     telling.show(_asked(kubectl, "get", *_LEASES))
     telling.show(f"The pool's own word: leases {_told(host.leases())}")
     telling.step("The pod is deleted, and the card given back")
-    kubectl("-n", namespace, "delete", "pod", POD, "--timeout=60s")
+    kubectl("-n", namespace, "delete", "pod", POD, "--timeout=120s")
     _until("no lease is left", lambda: not kubectl.objects(*_LEASES))
     _until("the pool has its card back", lambda: not host.leases())
     telling.show(_asked(kubectl, "get", *_LEASES) or "kubectl get remoteleases: none")

@@ -54,7 +54,7 @@ class PoolHost:
 
     def series(self) -> str:
         """Its metrics. Raises OSError where it does not answer."""
-        with urllib.request.urlopen(f"http://{self.guest.address}:{_METRICS_PORT}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{self.guest.address}:{_METRICS_PORT}/metrics", timeout=30) as answer:
             return str(answer.read().decode())
 
     def stop(self) -> None:

@@ -55,7 +55,7 @@ def leaf(name: str) -> Path:
 def kill(names: Iterable[str]) -> None:
     """End everything in these groups, deepest included, and return when nothing is left."""
     names = tuple(names)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while pids := {pid for name in names for pid in _members(name)}:
         for pid in pids:
             started = processes.start_time(pid)
@@ -69,7 +69,7 @@ def kill(names: Iterable[str]) -> None:
 
 def remove(names: Iterable[str]) -> None:
     """Remove the empty groups; a group is busy for a moment after its last process ended."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while busy := [str(group) for name in names for group in _groups(name) if not _removed(group)]:
         if time.monotonic() > deadline:
             raise errors.ClusterError(f"cgroups cannot be removed: {', '.join(busy[:4])}")

@@ -120,7 +120,7 @@ def tail(log: Path, lines: int = 12) -> str:
 
 
 def _announced(program: Program) -> int:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         if identity := _identity(program.directory, program.name):
             return identity[0]

@@ -15,16 +15,16 @@ _PAUSE_S = 0.1
 _TELL_S = 10.0
 
 
-def wait_for_api(instance: state.Instance, timeout_s: float = 90) -> None:
+def wait_for_api(instance: state.Instance, timeout_s: float = 180) -> None:
     _wait(instance, "the API server", lambda: _api_lacks(instance), timeout_s)
 
 
-def wait_for_nodes(instance: state.Instance, timeout_s: float = 120) -> None:
+def wait_for_nodes(instance: state.Instance, timeout_s: float = 240) -> None:
     """Return when every node is Ready and pods can be made in the default namespace."""
     _wait(instance, "the nodes", lambda: _nodes_lack(instance), timeout_s)
 
 
-def wait_for_containerd(instance: state.Instance, node: state.Node, timeout_s: float = 30) -> None:
+def wait_for_containerd(instance: state.Instance, node: state.Node, timeout_s: float = 120) -> None:
     socket = nodes.host_path(instance, node, "/run/containerd/containerd.sock")
     _wait(instance, f"containerd on {node.name}", lambda: "" if socket.exists() else "no socket yet", timeout_s)
 
@@ -59,8 +59,8 @@ def _wait(instance: state.Instance, what: str, lacks: Callable[[], str], timeout
 def _api_lacks(instance: state.Instance) -> str:
     try:
         status, body = _get(instance, "/readyz")
-    except OSError as error:
-        return str(error)
+    except (OSError, http.client.HTTPException) as error:
+        return str(error) or type(error).__name__
     return "" if status == http.HTTPStatus.OK else body.decode(errors="replace")[:200]
 
 
@@ -68,8 +68,8 @@ def _nodes_lack(instance: state.Instance) -> str:
     try:
         status, body = _get(instance, "/api/v1/nodes")
         account, _ = _get(instance, "/api/v1/namespaces/default/serviceaccounts/default")
-    except OSError as error:
-        return str(error)
+    except (OSError, http.client.HTTPException) as error:
+        return str(error) or type(error).__name__
     if status != http.HTTPStatus.OK:
         return body.decode(errors="replace")[:200]
     seen = {node["metadata"]["name"]: _not_ready(node) for node in json.loads(body)["items"]}
@@ -91,7 +91,7 @@ def _get(instance: state.Instance, path: str) -> tuple[int, bytes]:
     pki = certificates.directory(instance)
     context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
     context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
-    connection = http.client.HTTPSConnection(instance.addresses.control_plane, 6443, timeout=5, context=context)
+    connection = http.client.HTTPSConnection(instance.addresses.control_plane, 6443, timeout=20, context=context)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()

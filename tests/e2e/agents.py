@@ -96,7 +96,7 @@ class Agent:
     def stop(self, number: int = signal.SIGTERM) -> None:
         if self._process is not None:
             self._process.send_signal(number)
-            self._process.wait(30)
+            self._process.wait(120)
             self._process = None
 
     @contextlib.contextmanager

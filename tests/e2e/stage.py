@@ -20,15 +20,31 @@ T = TypeVar("T")
 Object = dict[str, Any]
 CDI = "/var/run/cdi"
 NODE_PODS = "app.kubernetes.io/name=elastic-gpu,app.kubernetes.io/component=node"
+LIMIT_S = 120
+"""For whatever is waited for: a machine may be busy for many seconds at a time. Speed is the benchmark's."""
 
 
-def until(what: str, look: Callable[[], T], limit_s: float = 60) -> T:
-    """The first answer of `look` that holds; the API has no event for most of what these tests wait for."""
+def until(what: str, look: Callable[[], T], limit_s: float = LIMIT_S) -> T:
+    """The first answer of `look` that holds; the API has no event for most of what these tests wait for. Where kubectl says
+    no, it is asked again: what it is asked about may be on its way, and so may be a right or a server."""
     deadline = time.monotonic() + limit_s
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"not within {limit_s:.0f} s: {what}"
+    while True:
+        late, no = time.monotonic() > deadline, ""
+        try:
+            if found := look():
+                return found
+        except KubectlError as error:
+            no = f"; {error}"
+        assert not late, f"not within {limit_s:.0f} s: {what}{no}"
         time.sleep(0.1)
-    return found
+
+
+def becomes(wanted: object, look: Callable[[], object], limit_s: float = LIMIT_S) -> None:
+    """Waits until `look` answers this, and shows what it answers else."""
+    deadline = time.monotonic() + limit_s
+    while (found := look()) != wanted and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert found == wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,18 +60,21 @@ class Stage:
             f"{re.sub(r'[^a-z0-9]+', '-', test.removeprefix('test_').lower())[:40]}-{time.monotonic_ns() % 10**6}"
         )
         kubectl("create", "namespace", namespace)
+        # pods are refused before the account is there, and their volumes fail before the certificates are
+        given = ("serviceaccount/default", "configmap/kube-root-ca.crt")
+        kubectl("-n", namespace, "wait", "--for=create", *given, f"--timeout={LIMIT_S}s")
         return cls(kubectl=kubectl, cluster=cluster, namespace=namespace, started=time.monotonic())
 
     def close(self) -> None:
         """Pods first: their cards are free when they are gone."""
-        self("delete", "pods", "--all", "--grace-period=1", "--timeout=60s")
-        self("delete", "resourceclaims", "--all", "--timeout=60s")
+        self("delete", "pods", "--all", "--grace-period=1", "--timeout=120s")
+        self("delete", "resourceclaims", "--all", "--timeout=120s")
         self.kubectl("delete", "namespace", self.namespace, "--wait=false")
         assert not self.defects()
 
     def defects(self) -> list[str]:
         """What the drivers logged as a failure of their own since the test began, even if a repeat of the call went well."""
-        since = f"--since={time.monotonic() - self.started:.0f}s"
+        since = f"--since={max(1, int(time.monotonic() - self.started))}s"
         logs = self.kubectl("-n", release.NAMESPACE, "logs", since, "--tail=-1", "-l", NODE_PODS, "--ignore-errors")
         return [line for line in logs.splitlines() if '"driver failed"' in line or '"level": "critical"' in line]
 
@@ -82,7 +101,7 @@ class Stage:
         return Kubectl(program=self.kubectl.program, kubeconfig=path)
 
     def delete(self, kind: str, name: str, *more: str) -> None:
-        self("delete", kind, name, "--timeout=60s", *(more or ("--grace-period=1",) if kind == "pod" else more))
+        self("delete", kind, name, "--timeout=120s", *(more or ("--grace-period=1",) if kind == "pod" else more))
 
     def start(self, *objects: Object) -> None:
         """Create them and wait until the pods among them are ready."""
@@ -90,8 +109,21 @@ class Stage:
         self.ready(*(found["metadata"]["name"] for found in objects if found["kind"] == "Pod"))
 
     def ready(self, *pods: str) -> None:
+        """At the first attempt: the kubelet's second comes after a minute and a half, and a limit would have to tell them apart."""
         for pod in pods:
-            self("wait", "--for=condition=Ready", f"pod/{pod}", "--timeout=60s")
+            self("wait", "--for=condition=Ready", f"pod/{pod}", f"--timeout={LIMIT_S}s")
+        assert not self.failed_starts(*pods)
+
+    def failed_starts(self, *pods: str) -> list[str]:
+        """What the kubelet says of attempts to start these pods, or any here, that failed at the driver or at what it told the
+        runtime. Failures of scheduling and of volumes are others' and are tried again."""
+        return [
+            f"{one['involvedObject']['name']}: {one.get('message', '')}"
+            for one in self.kubectl.objects("events", "-n", self.namespace)
+            if one.get("reason") == "FailedPrepareDynamicResources"
+            or (one.get("reason") == "Failed" and "CDI" in one.get("message", ""))
+            if not pods or one["involvedObject"]["name"] in pods
+        ]
 
     def ready_after_failures(self, *pods: str) -> None:
         """Like `ready`, where Prepare fails first. The kubelet tries again after a minute and a half, and at once when the
@@ -105,7 +137,7 @@ class Stage:
                 return False
             return True
 
-        until(f"{pods} ready", pushed, 180)
+        until(f"{pods} ready", pushed, 240)
 
     def inside(self, pod: str, command: str, container: str = "main") -> str:
         return self("exec", pod, "-c", container, "--", "sh", "-c", command)
@@ -117,7 +149,7 @@ class Stage:
         assert set(by_environment) == by_nodes
         return by_environment
 
-    def pending_because(self, pod: str, pattern: str, limit_s: float = 60) -> None:
+    def pending_because(self, pod: str, pattern: str, limit_s: float = LIMIT_S) -> None:
         """Wait until the scheduler says that the pod cannot run, with this reason."""
 
         def refused() -> bool:
@@ -130,7 +162,7 @@ class Stage:
 
         until(f"{pod} unschedulable: {pattern}", refused, limit_s)
 
-    def event(self, pattern: str, limit_s: float = 60) -> None:
+    def event(self, pattern: str, limit_s: float = LIMIT_S) -> None:
         def seen() -> bool:
             return any(
                 re.search(pattern, one.get("message", ""))
@@ -148,7 +180,7 @@ class Stage:
         """What the driver wrote about the claim's devices; it does so behind the answer to the kubelet."""
         return until(f"status.devices of {claim}", lambda: self.get("resourceclaim", claim)["status"].get("devices"))
 
-    def gone(self, kind: str, name: str, limit_s: float = 60) -> None:
+    def gone(self, kind: str, name: str, limit_s: float = LIMIT_S) -> None:
         until(f"{kind} {name} gone", lambda: not self.kubectl.objects(kind, name, "-n", self.namespace), limit_s)
 
     # The node and its driver.
@@ -159,11 +191,12 @@ class Stage:
     def slice_of(self, node: str) -> Object | None:
         return next((found for found in self.slices() if found["spec"].get("nodeName") == node), None)
 
-    def driver_pods(self, node: str = "node1") -> list[Object]:
+    def driver_pods(self, node: str = "node1", *, leaving: bool = False) -> list[Object]:
+        """`leaving`: also those that end, which serve the kubelet to their last moment."""
         pods = self.kubectl.objects(
             "pods", "-n", release.NAMESPACE, "-l", NODE_PODS, f"--field-selector=spec.nodeName={node}"
         )
-        return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+        return [pod for pod in pods if leaving or "deletionTimestamp" not in pod["metadata"]]
 
     def processes(self, pod_uid: str, command: bytes) -> list[int]:
         """Processes of a pod by a word of their command, as this machine numbers them: other clusters may run beside it."""
@@ -178,7 +211,15 @@ class Stage:
         return {path.name for path in self.cluster.host_path(node, CDI).iterdir() if not path.name.startswith(".")}
 
     def rollout(self) -> None:
-        self.kubectl("-n", release.NAMESPACE, "rollout", "status", f"daemonset/{release.NAME}-node", "--timeout=120s")
+        """Until each node has one driver, which is ready. The DaemonSet alone may not have seen yet what was deleted, nor have
+        ended the one that was replaced."""
+        self.kubectl("-n", release.NAMESPACE, "rollout", "status", f"daemonset/{release.NAME}-node", "--timeout=240s")
+
+        def settled() -> bool:
+            found = [self.driver_pods(node) for node in self.cluster.nodes]
+            return all(len(pods) == 1 and _ready(pods[0]) for pods in found)
+
+        until("one driver a node", settled)
 
     def patch_driver(self, template: Object) -> None:
         """Change the node driver's pod template, which starts a rolling update."""
@@ -188,4 +229,8 @@ class Stage:
         )
 
 
-__all__ = ["CDI", "KubectlError", "Stage", "manifests", "until"]
+def _ready(pod: Object) -> bool:
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", ()))
+
+
+__all__ = ["CDI", "LIMIT_S", "KubectlError", "Stage", "becomes", "manifests", "until"]

@@ -11,6 +11,7 @@ from api import names
 from hack import release
 from tests.e2e.manifests import a_claim, a_pod, a_template
 from tests.e2e.stage import Object, Stage, until
+from tests.e2e.test_faults import devices
 
 pytestmark = [pytest.mark.e2e, pytest.mark.needs("DRAConsumableCapacity", "DRADeviceTaints")]
 EXAMPLE = release.ROOT / "examples/controller-allocated"
@@ -24,17 +25,18 @@ def given(stage: Stage) -> Iterator[Stage]:
     stage.kubectl("label", "node", "node1", f"{names.ALLOCATED_BY_LABEL}=controller")
     until("the cards bear the taint", lambda: fenced(stage))
     stage("apply", "-f", str(EXAMPLE / "class.yaml"))
-    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{CLASS}", "--timeout=60s")
+    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{CLASS}", "--timeout=120s")
     yield stage
     stage("delete", "deployments,pods", "--all", "--grace-period=1", "--timeout=120s")
     stage.kubectl("delete", "-f", str(EXAMPLE / "class.yaml"))
     stage.kubectl("label", "node", "node1", f"{names.ALLOCATED_BY_LABEL}-")
-    until("the cards are kube-scheduler's again", lambda: not fenced(stage))
+    until("the cards are kube-scheduler's again", lambda: fenced(stage, fully=False))
 
 
-def fenced(stage: Stage) -> bool:
-    devices = (stage.slice_of("node1") or {})["spec"]["devices"]
-    return all(any(taint["key"] == names.ALLOCATED_BY_TAINT for taint in one.get("taints", ())) for one in devices)
+def fenced(stage: Stage, *, fully: bool = True) -> bool:
+    """Whether the node's cards are there and all, or none of them, bear the taint."""
+    found = [[taint["key"] for taint in one.get("taints", ())] for one in devices(stage)]
+    return bool(found) and all((names.ALLOCATED_BY_TAINT in keys) is fully for keys in found)
 
 
 def _share(name: str = "card", cores: str = "50", memory: str = "8Gi") -> Object:
@@ -44,7 +46,7 @@ def _share(name: str = "card", cores: str = "50", memory: str = "8Gi") -> Object
 
 def test_three_pods_with_half_a_card_each_land_on_two_cards(given: Stage) -> None:
     given("apply", "-f", str(EXAMPLE / "three-pods.yaml"))
-    given("rollout", "status", "deployment/packed", "--timeout=90s")
+    given("rollout", "status", "deployment/packed", "--timeout=240s")
     pods = [pod["metadata"]["name"] for pod in given.kubectl.objects("pods", "-n", given.namespace)]
     cards = [uuid for pod in pods for uuid in given.cards(pod).values()]
     assert sorted(cards.count(card) for card in set(cards)) == [1, 2]
@@ -161,7 +163,7 @@ def test_a_pod_group_has_as_many_cards_at_once_as_it_needs_and_the_others_come_a
 def patience(given: Stage) -> Iterator[Callable[[int], None]]:
     def of(seconds: int) -> None:
         given.kubectl("-n", release.NAMESPACE, "set", "env", CONTROLLER, f"EGPU_PATIENCE_S={seconds}")
-        given.kubectl("-n", release.NAMESPACE, "rollout", "status", CONTROLLER, "--timeout=120s")
+        given.kubectl("-n", release.NAMESPACE, "rollout", "status", CONTROLLER, "--timeout=240s")
 
     yield of
     of(300)

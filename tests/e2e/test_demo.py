@@ -35,6 +35,7 @@ def chart(cluster: Cluster, admin: Kubectl, installed: None) -> Iterator[borrowi
     finally:
         borrowing.forget(admin)
         release.install(admin, values)
+        release.wait(admin)
         cluster.guest().stop(poolhost.AGENT)
 
 

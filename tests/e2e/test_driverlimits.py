@@ -17,7 +17,8 @@ import pytest
 from hack import release
 from hack.cluster import cards
 from tests.e2e.manifests import a_container, a_pod, a_template
-from tests.e2e.stage import Object, Stage, until
+from tests.e2e.stage import Object, Stage, becomes, until
+from tests.e2e.test_faults import devices
 
 pytestmark = pytest.mark.e2e
 CLASS = "driver-held.example.com"
@@ -36,8 +37,7 @@ def driver_root(stage: Stage) -> Path:
 
 
 def rung(stage: Stage) -> set[str]:
-    devices = (stage.slice_of(NODE) or {"spec": {"devices": []}})["spec"]["devices"]
-    return {device["attributes"]["memoryEnforcement"]["string"] for device in devices}
+    return {device["attributes"]["memoryEnforcement"]["string"] for device in devices(stage)}
 
 
 @pytest.fixture
@@ -46,9 +46,9 @@ def limits(stage: Stage) -> Iterator[Stage]:
     cards.install(driver_root(stage), cards.LIMITING)
     until("the cards say what holds their shares", lambda: rung(stage) == {"driver"})
     stage.create(SHARES)
-    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{CLASS}", "--timeout=60s")
+    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{CLASS}", "--timeout=120s")
     yield stage
-    stage("delete", "pods", "--all", "--grace-period=1", "--timeout=60s")
+    stage("delete", "pods", "--all", "--grace-period=1", "--timeout=120s")
     stage.kubectl("delete", "elasticgpuclass", CLASS)
     cards.install(driver_root(stage), cards.DRIVER)
     until("the old driver is back", lambda: rung(stage) == {"none"})
@@ -106,12 +106,13 @@ def test_a_container_that_starts_again_has_its_limit_again(limits: Stage) -> Non
     pod = a_pod(template="template", containers=[container], restartPolicy="Always")
     limits.start(a_template(requests=[a_share("1Gi")]), with_programs(pod))
     (status,) = limits.get("pod", "pod")["status"]["containerStatuses"]
-    for pid in limits.processes(status["containerID"].rpartition("/")[2], b"sleep\0infinity"):
+    own = status["containerID"].rpartition("/")[2]
+    for pid in until("the shell has started it", lambda: limits.processes(own, b"sleep\0infinity")):
         os.kill(pid, signal.SIGKILL)
 
     def again() -> bool:
         (status,) = limits.get("pod", "pod")["status"]["containerStatuses"]
-        return bool(status["restartCount"] == 1 and status["ready"])
+        return bool(status["restartCount"] >= 1 and status["ready"])
 
     until("the container runs again", again)
     assert cuda(limits, "pod", "info") == "free 1024 MiB, total 1024 MiB"
@@ -145,10 +146,10 @@ def test_a_hook_that_fails_keeps_the_container_from_starting(limits: Stage) -> N
         limits.create(
             a_template(requests=[a_share("1Gi")]), with_programs(a_pod(template="template", restartPolicy="Always"))
         )
-        limits.event("the driver says no", 60)
+        limits.event("the driver says no")
     finally:
         hook.write_text(good)
-    limits("wait", "--for=condition=Ready", "pod/pod", "--timeout=120s")
+    limits("wait", "--for=condition=Ready", "pod/pod", "--timeout=240s")
     assert cuda(limits, "pod", "info") == "free 1024 MiB, total 1024 MiB"
 
 
@@ -178,7 +179,7 @@ def measured(limits: Stage) -> Iterator[Stage]:
     limits.patch_driver(_hasty())
     limits.rollout()
     yield limits
-    limits("delete", "pods", "--all", "--grace-period=1", "--timeout=60s")
+    limits("delete", "pods", "--all", "--grace-period=1", "--timeout=120s")
     limits.patch_driver(_hasty(**{"$patch": "delete"}))
     limits.rollout()
 
@@ -215,12 +216,12 @@ def test_a_claim_tells_its_limit_its_use_and_when_the_limit_was_seen_in_force(me
         "the program's memory is seen",
         lambda: series(measured, "claim_memory_used_bytes", claim_uid=uids["large"]) == [5000 << 20],
     )
-    assert series(measured, "claim_memory_used_bytes", claim_uid=uids["small"]) == [0]
+    becomes([0], lambda: series(measured, "claim_memory_used_bytes", claim_uid=uids["small"]))
     assert series(measured, "claim_memory_limit_bytes", claim_uid=uids["small"]) == [1 << 30]
     until(
         "both limits were seen in force",
         lambda: all(
-            series(measured, "claim_limit_verified_timestamp_seconds", claim_uid=uid)[0] for uid in uids.values()
+            any(series(measured, "claim_limit_verified_timestamp_seconds", claim_uid=uid)) for uid in uids.values()
         ),
     )
     data = until("the claim says when", lambda: _verified(measured, "large"))
@@ -237,20 +238,20 @@ def test_a_process_that_nobody_booked_for_shows_on_the_card_and_keeps_new_pods_a
     file.write_text(text.replace(cards.MEMORY, str(measured.cluster.host_path(NODE, cards.MEMORY))))
     (uuid, *_) = re.findall(r"uuid=(\S+)", text)
 
-    def shown() -> tuple[str, set[str]]:
-        card = next(one for one in measured.kubectl.objects("elasticgpus") if one["status"]["uuid"] == uuid)
-        (condition,) = (one for one in card["status"]["conditions"] if one["type"] == "UsedAsBooked")
-        devices = (measured.slice_of(NODE) or {})["spec"]["devices"]
-        taints = next(one.get("taints", []) for one in devices if one["attributes"]["uuid"]["string"] == uuid)
-        return condition["status"], {f"{taint['key']}={taint['value']}:{taint['effect']}" for taint in taints}
+    def shown() -> tuple[list[str], list[str]]:
+        cards = [one["status"] for one in measured.kubectl.objects("elasticgpus") if one["status"].get("uuid") == uuid]
+        conditions = [one for card in cards for one in card.get("conditions", ()) if one["type"] == "UsedAsBooked"]
+        own = [one for one in devices(measured) if one["attributes"]["uuid"]["string"] == uuid]
+        taints = [taint for one in own for taint in one.get("taints", ())]
+        return [one["status"] for one in conditions], [f"{one['key']}={one['value']}:{one['effect']}" for one in taints]
 
     program = (driver_root(measured) / cards.LIBRARIES / "fake-cuda", uuid, "hold", "3000")
     with subprocess.Popen(program, env={"FAKE_NVML_CARDS": str(file)}, stdout=subprocess.DEVNULL) as stranger:
-        until(
-            "the card says so", lambda: shown() == ("False", {"gpu.elasticgpu.io/used-beyond-booking=2Gi:NoSchedule"})
-        )
-        stranger.kill()
-    until("the card is as booked again", lambda: shown() == ("True", set()))
+        try:
+            becomes((["False"], ["gpu.elasticgpu.io/used-beyond-booking=2Gi:NoSchedule"]), shown)
+        finally:
+            stranger.kill()
+    becomes((["True"], []), shown)
 
 
 def test_the_limit_of_a_running_share_follows_its_claims_annotation(measured: Stage) -> None:
@@ -263,14 +264,14 @@ def test_the_limit_of_a_running_share_follows_its_claims_annotation(measured: St
         measured("annotate", "--overwrite", "resourceclaim", claim, f"elasticgpu.io/memory-limit{text}")
 
     def condition() -> tuple[str, str]:
-        (device,) = measured.get("resourceclaim", claim)["status"]["devices"]
+        (device,) = measured.status_of_devices(claim)
         (found,) = device.get("conditions") or [{"reason": "", "message": ""}]
         return found["reason"], found["message"]
 
     ask("=512Mi")
     until("the container has less", lambda: cuda(measured, "pod", "info") == "free 512 MiB, total 512 MiB")
     until("the claim says so", lambda: condition() == ("Applied", "request card is held to 512Mi"))
-    assert data_of(measured, "pod")["limit"] == {"memory": "512Mi"}
+    becomes({"memory": "512Mi"}, lambda: data_of(measured, "pod").get("limit"))
     ask("=2Gi")
     until("more than is booked is refused", lambda: condition()[0] == "Refused")
     assert "A booking cannot grow: make a new claim for more" in condition()[1]

@@ -110,7 +110,7 @@ async def a_claim_fits_nowhere(world: World) -> None:
 
 async def a_card_was_released(world: World) -> None:
     """Its rule stands and has to come into force."""
-    world.stage.kubectl("-n", NAMESPACE, "delete", "resourceclaim", "first", "--timeout=60s")
+    await asyncio.to_thread(world.stage.kubectl, "-n", NAMESPACE, "delete", "resourceclaim", "first", "--timeout=120s")
     await the_controller(world)
 
 
@@ -199,7 +199,7 @@ async def remote_slices(world: World) -> list[Object]:
 
 
 async def published(world: World) -> Object:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while not (  # noqa: ASYNC110  the other side is a cluster
             found := [one for one in await remote_slices(world) if one["spec"].get("devices")]
         ):
@@ -287,9 +287,9 @@ async def a_remote_card_is_wanted_by_a_claim_that_takes_no_apply(world: World) -
 async def a_remote_card_is_given_back(world: World) -> None:
     async with a_pool(world) as pool:
         await far(world)
-        await pool.until(pool.live, within_s=30)
-        world.stage("delete", "pod", "far", "--grace-period=0", "--force")
-        world.stage("delete", "resourceclaim", "far", "--timeout=60s")
+        await pool.until(pool.live, within_s=120)
+        await asyncio.to_thread(world.stage, "delete", "pod", "far", "--grace-period=0", "--force")
+        await asyncio.to_thread(world.stage, "delete", "resourceclaim", "far", "--timeout=120s")
         await asyncio.Event().wait()
 
 
@@ -496,20 +496,20 @@ def made(installed: None, admin: Kubectl, tmp_path_factory: pytest.TempPathFacto
         admin("label", "node", "node1", f"{names.ALLOCATED_BY_LABEL}=controller")
         admin("create", "-f", "-", text=text)
         try:
-            admin("wait", "--for=condition=Ready", f"elasticgpuclass/{CLASS}", "--timeout=60s")
+            admin("wait", "--for=condition=Ready", f"elasticgpuclass/{CLASS}", "--timeout=120s")
             two = json.dumps({"apiVersion": "v1", "kind": "List", "items": [a_claim("first"), a_claim("second")]})
             admin("-n", NAMESPACE, "create", "-f", "-", text=two)
             until("a rule for the card of both", lambda: len(_kept_for(admin)) == 2)
             admin("-n", hack.NAMESPACE, "scale", CONTROLLER, "--replicas=0")
-            admin("-n", hack.NAMESPACE, "wait", "--for=delete", "pod", "-l", COMPONENT, "--timeout=60s")
+            admin("-n", hack.NAMESPACE, "wait", "--for=delete", "pod", "-l", COMPONENT, "--timeout=120s")
             yield accounts_
         finally:
-            admin("-n", NAMESPACE, "delete", "resourceclaims", "--all", "--timeout=60s")
+            admin("-n", NAMESPACE, "delete", "resourceclaims", "--all", "--timeout=120s")
             admin("delete", "-f", "-", "--ignore-not-found", text=text)
             admin("delete", "devicetaintrules", "--all")
             admin("label", "node", "node1", f"{names.ALLOCATED_BY_LABEL}-")
             admin("-n", hack.NAMESPACE, "scale", CONTROLLER, "--replicas=1")
-            admin("-n", hack.NAMESPACE, "rollout", "status", CONTROLLER, "--timeout=120s")
+            admin("-n", hack.NAMESPACE, "rollout", "status", CONTROLLER, "--timeout=240s")
             until("the cards are kube-scheduler's again", lambda: names.ALLOCATED_BY_TAINT not in _slices(admin))
 
 

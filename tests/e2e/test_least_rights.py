@@ -31,7 +31,7 @@ def a_class_is_made(stage: Stage, **spec: object) -> None:
 
 def a_class_is_in_place(stage: Stage) -> None:
     a_class_is_made(stage)
-    stage.kubectl("wait", "--for=create", f"deviceclass/{CLASS}", "--timeout=60s")
+    stage.kubectl("wait", "--for=create", f"deviceclass/{CLASS}", "--timeout=120s")
 
 
 def a_class_is_changed(stage: Stage) -> None:
@@ -49,7 +49,7 @@ def cards_objects_are_gone(stage: Stage) -> None:
 
 
 def an_object_of_a_card_that_is_none(stage: Stage) -> None:
-    (found, *_) = until("an object a card", lambda: stage.kubectl.objects("elasticgpus"), 30)
+    (found, *_) = until("an object a card", lambda: stage.kubectl.objects("elasticgpus"))
     stage.kubectl("create", "-f", "-", text=json.dumps({**found, "metadata": {"name": "gpu-none"}}))
 
 
@@ -58,7 +58,7 @@ def the_lease_is_gone(stage: Stage) -> None:
 
 
 def slice_of(stage: Stage) -> Object:
-    return until("a slice", lambda: stage.slice_of("node1"), 30)
+    return until("a slice", lambda: stage.slice_of("node1"))
 
 
 def a_slice_is_deleted(stage: Stage) -> None:
@@ -82,7 +82,7 @@ def a_slice_is_put_beside_it(stage: Stage) -> None:
 
 def the_driver_is_registered(stage: Stage) -> None:
     """Else the kubelet fails without it, and tries again after a minute and a half."""
-    stage.kubectl("-n", release.NAMESPACE, "wait", "--for=condition=Ready", "pods", "-l", NODE_PODS, "--timeout=60s")
+    stage.kubectl("-n", release.NAMESPACE, "wait", "--for=condition=Ready", "pods", "-l", NODE_PODS, "--timeout=120s")
 
 
 def a_pod_is_started(stage: Stage) -> None:
@@ -100,7 +100,7 @@ def a_share_is_started(stage: Stage) -> None:
         "spec": spec,
     }
     stage.kubectl("apply", "-f", "-", text=json.dumps(made))
-    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{CLASS}", "--timeout=60s")
+    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{CLASS}", "--timeout=120s")
     the_driver_is_registered(stage)
     amounts = {"capacity": {"requests": {"cores": "10", "memory": "1Gi"}}}
     request = {"name": "card", "exactly": {"deviceClassName": CLASS, **amounts}}
@@ -201,18 +201,18 @@ def test_without_this_verb_something_fails_and_names_it(
     with without(admin, account, resource, verb):
         for pod in pods(admin, account):
             admin("-n", release.NAMESPACE, "delete", "pod", pod, "--grace-period=1", "--wait=true")
-        until("a fresh process", lambda: bool(pods(admin, account)), 30)
+        until("a fresh process", lambda: bool(pods(admin, account)))
         need(stage)
         plain = resource.partition("/")[0] if verb == "associated-node:patch" else resource
         until(
             f"a word about {verb} on {resource}",
             lambda: said(stage, account, rf"{re.escape(verb)}\W.*{plain}|{plain}.*{re.escape(verb)}"),
-            60,
+            180,  # one that ended for want of a right is started again after a while
         )
-    stage("delete", "pods", "--all", "--grace-period=1", "--timeout=90s")
+    stage("delete", "pods", "--all", "--grace-period=1", "--timeout=120s")
     if account == CONTROLLER or need is a_share_is_started:
         admin("delete", "elasticgpuclass", CLASS, "--ignore-not-found")
-    admin("-n", release.NAMESPACE, "rollout", "status", f"deployment/{release.NAME}-controller", "--timeout=90s")
+    admin("-n", release.NAMESPACE, "rollout", "status", f"deployment/{release.NAME}-controller", "--timeout=240s")
     stage.rollout()
 
 
@@ -225,4 +225,4 @@ def whole_again(admin: Kubectl) -> Iterator[None]:
     admin("delete", "resourceslice", "beside", "--ignore-not-found")
     for what in (f"deployment/{release.NAME}-controller", f"daemonset/{release.NAME}-node"):
         admin("-n", release.NAMESPACE, "rollout", "restart", what)
-        admin("-n", release.NAMESPACE, "rollout", "status", what, "--timeout=120s")
+        admin("-n", release.NAMESPACE, "rollout", "status", what, "--timeout=240s")

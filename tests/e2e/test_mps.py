@@ -15,12 +15,14 @@ from hack import release
 from hack.cluster import cards, cgroups
 from tests.e2e.manifests import a_container, a_pod, a_template
 from tests.e2e.stage import NODE_PODS, Object, Stage, until
+from tests.e2e.test_faults import devices
 from tests.fakes.mpsdriver import SOURCE
 
 pytestmark = pytest.mark.e2e
 CLASS = "mps-held.example.com"
 NODE = "node1"
 PROGRAMS = "/run/nvidia/programs"
+DAEMON = b"nvidia-cuda-mps-control\0-p"
 SHARES = {
     "apiVersion": "elasticgpu.io/v1alpha1",
     "kind": "ElasticGPUClass",
@@ -38,7 +40,7 @@ def node(cluster: Any, admin: Any, installed: None, tmp_path_factory: pytest.Tem
     flags = ("-shared", "-fPIC", "-Wl,-soname,libcuda.so.1")
     subprocess.run(["gcc", *flags, "-o", built / "libcuda", SOURCE / "libcuda.c"], check=True)
     programs = cluster.host_path(NODE, PROGRAMS)
-    programs.mkdir()
+    programs.mkdir(exist_ok=True)
     static = [SOURCE / "program.c", SOURCE / "libcuda.c"]
     subprocess.run(["gcc", "-static", "-o", programs / "mps-program", *static], check=True)
     shutil.copy2(built / "libcuda", library)
@@ -56,6 +58,12 @@ def node(cluster: Any, admin: Any, installed: None, tmp_path_factory: pytest.Tem
 def _upgrade(admin: Any, wanted: dict[str, Any]) -> None:
     """With MPS nobody but us ends the driver's pods."""
     release.install(admin, wanted)
+
+    def seen() -> bool:
+        (found,) = admin.objects("daemonset", f"{release.NAME}-node", "-n", release.NAMESPACE)
+        return bool(found["status"].get("observedGeneration") == found["metadata"]["generation"])
+
+    until("the DaemonSet makes pods of the new template", seen)
     admin("-n", release.NAMESPACE, "delete", "pods", "-l", NODE_PODS, "--wait=true")
     ready(admin)
 
@@ -68,24 +76,23 @@ def ready(admin: Any) -> None:
         conditions = [one for pod in pods for one in pod["status"].get("conditions", ())]
         return len(pods) == 2 and sum(one["type"] == "Ready" and one["status"] == "True" for one in conditions) == 2
 
-    until("both driver pods ready", all_ready)
+    until("both driver pods ready", all_ready, 240)
 
 
 @pytest.fixture
 def mps(node: Path, stage: Stage) -> Iterator[Stage]:
     until("the cards say what holds their shares", lambda: words(stage) == {"mps"})
     stage.create(SHARES)
-    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{CLASS}", "--timeout=60s")
+    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{CLASS}", "--timeout=120s")
     yield stage
-    stage("delete", "pods", "--all", "--grace-period=1", "--timeout=60s")
+    stage("delete", "pods", "--all", "--grace-period=1", "--timeout=120s")
     stage.kubectl("delete", "elasticgpuclass", CLASS)
 
 
 def words(stage: Stage) -> set[str]:
     """What the cards of the node say that holds their shares."""
-    devices = (stage.slice_of(NODE) or {"spec": {"devices": []}})["spec"]["devices"]
     names = ("memoryEnforcement", "coresEnforcement")
-    return {device["attributes"][name]["string"] for device in devices for name in names}
+    return {device["attributes"][name]["string"] for device in devices(stage) for name in names}
 
 
 def a_share(cores: str, memory: str) -> Object:
@@ -133,10 +140,10 @@ def test_a_daemon_that_is_killed_comes_back_with_its_shares(mps: Stage) -> None:
     start(mps, "pod", "25", "8Gi")
     (driver,) = mps.driver_pods()
     uid = driver["metadata"]["uid"]
-    (before,) = mps.processes(uid, b"nvidia-cuda-mps-control\0-p")
-    subprocess.run(["kill", "-9", str(before)], check=True)
-    until("another daemon", lambda: mps.processes(uid, b"nvidia-cuda-mps-control\0-p") not in ([], [before]))
-    until("the share is held again", lambda: takes(mps, "pod", 8192) == "taken, limits 25 % 8192 MiB", 30)
+    before = until("the daemon", lambda: mps.processes(uid, DAEMON))
+    subprocess.run(["kill", "-9", *map(str, before)], check=True)
+    until("another daemon", lambda: set(mps.processes(uid, DAEMON)) - set(before))
+    until("the share is held again", lambda: takes(mps, "pod", 8192) == "taken, limits 25 % 8192 MiB")
     assert takes(mps, "pod", 8193) == "refused, limits 25 % 8192 MiB"
 
 
@@ -160,7 +167,7 @@ def test_a_share_without_mps_waits_for_a_card_that_has_none_by_it(mps: Stage) ->
     lax["spec"] = {"backend": "Share", "share": {"memory": "BestEffort", "cores": "BestEffort", "accept": ["HAMi"]}}
     mps.create(lax)
     try:
-        mps.kubectl("wait", "--for=condition=Ready", "elasticgpuclass/lax.example.com", "--timeout=60s")
+        mps.kubectl("wait", "--for=condition=Ready", "elasticgpuclass/lax.example.com", "--timeout=120s")
         request = a_share("10", "1Gi")
         request["exactly"]["deviceClassName"] = "lax.example.com"
         mps.create(a_template("lax", requests=[request]), a_pod("lax", template="lax"))

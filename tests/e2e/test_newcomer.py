@@ -90,12 +90,12 @@ def test_five_commands_lead_from_an_empty_cluster_to_a_share(
     for line in found[2:4]:
         run(line)
     kubectl = Kubectl(program=str(empty.bin / "kubectl"), kubeconfig=empty.kubeconfig)
-    kubectl("wait", "--for=condition=Ready", "pod/share-a", "pod/share-b", "--timeout=60s")
+    kubectl("wait", "--for=condition=Ready", "pod/share-a", "pod/share-b", "--timeout=240s")
     with capsys.disabled():
         print(  # noqa: T201  a figure, not a limit
             f"\nhelm install to two pods that run on a card: {time.monotonic() - began:.1f} s"
         )
-    until("both pods are shown on one card", lambda: "share-a" in (shown := run(found[4])) and "share-b" in shown, 20)
+    until("both pods are shown on one card", lambda: "share-a" in (shown := run(found[4])) and "share-b" in shown)
 
 
 def test_a_release_is_alone_says_who_still_needs_it_leaves_nothing_and_mends_what_was_broken(empty: Cluster) -> None:
@@ -113,7 +113,7 @@ def test_a_release_is_alone_says_who_still_needs_it_leaves_nothing_and_mends_wha
         second.install(release.CHART, "another", wanted)
     objects = {"apiVersion": "v1", "kind": "List", "items": [a_claim("held"), a_pod("holder", claim="held")]}
     kubectl("create", "-f", "-", text=json.dumps(objects))
-    kubectl("wait", "--for=condition=Ready", "pod/holder", "--timeout=60s")
+    kubectl("wait", "--for=condition=Ready", "pod/holder", "--timeout=240s")
     with helm_python.Config(kubeconfig_path=empty.kubeconfig, namespace=release.NAMESPACE) as helm:
         with pytest.raises(helm_python.HelmError):
             helm.uninstall(release.NAME)
@@ -121,7 +121,7 @@ def test_a_release_is_alone_says_who_still_needs_it_leaves_nothing_and_mends_wha
         assert "1 claims still hold cards: default/held" in said
         _ended(kubectl)
         helm.uninstall(release.NAME)
-        assert not _of_the_release(kubectl)
+        until("nothing of it is left", lambda: not _of_the_release(kubectl))
         # an install that was cut off: half of it wrong, and Helm's own notes are lost
         helm.install(
             release.CHART, release.NAME, {**wanted, "image": {"repository": "registry.local/none", "tag": "0"}}
@@ -131,13 +131,13 @@ def test_a_release_is_alone_says_who_still_needs_it_leaves_nothing_and_mends_wha
         helm.install(release.CHART, release.NAME, wanted)
     release.wait(kubectl)
     kubectl("create", "-f", "-", text=json.dumps(objects))
-    kubectl("wait", "--for=condition=Ready", "pod/holder", "--timeout=60s")
+    kubectl("wait", "--for=condition=Ready", "pod/holder", "--timeout=240s")
     _ended(kubectl)
 
 
 def _ended(kubectl: Kubectl) -> None:
-    kubectl("delete", "pods", "--all", "--grace-period=1", "--timeout=60s")
-    kubectl("delete", "resourceclaims", "--all", "--timeout=60s")
+    kubectl("delete", "pods", "--all", "--grace-period=1", "--timeout=120s")
+    kubectl("delete", "resourceclaims", "--all", "--timeout=120s")
 
 
 def _of_the_release(kubectl: Kubectl) -> list[str]:

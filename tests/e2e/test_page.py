@@ -15,7 +15,7 @@ import pytest
 from hack import release
 from hack.cluster import paths
 from tests.e2e.manifests import a_pod, a_template
-from tests.e2e.stage import Stage, until
+from tests.e2e.stage import Stage, becomes, until
 from tests.e2e.test_view import card_of
 
 pytestmark = pytest.mark.e2e
@@ -26,12 +26,14 @@ Look = Callable[[str, str], tuple[int, Any]]
 @pytest.fixture
 def look(stage: Stage) -> Iterator[Look]:
     """(path, token) -> status and answer of the page's port, by kubectl port-forward as the chart's notes say."""
+    controller = f"deployment/{release.NAME}-controller"
+    stage.kubectl("-n", release.NAMESPACE, "rollout", "status", controller, "--timeout=240s")
     command = [
         stage.kubectl.program,
         "-n",
         release.NAMESPACE,
         "port-forward",
-        f"deployment/{release.NAME}-controller",
+        controller,
         ":8081",
     ]
     environment = paths.environment(KUBECONFIG=str(stage.kubectl.kubeconfig))  # without HOME it would keep files here
@@ -44,7 +46,7 @@ def look(stage: Stage) -> Iterator[Look]:
         headers = {"X-Elastic-GPU-Token": token} if token else {}
         request = urllib.request.Request(f"http://127.0.0.1:{found[1]}/{path}", headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, json.load(answer) if path.startswith("api/") else answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -94,7 +96,7 @@ def test_the_page_shows_each_reader_as_much_as_the_api_server_lets_them_list(sta
     stage("create", "clusterrolebinding", binding, "--clusterrole=view", f"{account}reader")
     try:
         reader = a_token(stage, "reader")
-        until("the picture has the pod", lambda: look(f"api/pods/{stage.namespace}/pod", reader)[0] == 200, 30)
+        until("the picture has the pod", lambda: look(f"api/pods/{stage.namespace}/pod", reader)[0] == 200)
         _, found = look(f"api/cards/{name}", reader)
         (holder,) = found["data"]["card"]["holders"]
         assert (found["as"]["namespaces"], holder["pods"][0]["name"]) == (None, "pod")
@@ -102,8 +104,7 @@ def test_the_page_shows_each_reader_as_much_as_the_api_server_lets_them_list(sta
         stage("create", "clusterrolebinding", binding, "--clusterrole=elastic-gpu-inventory", f"{account}tenant")
         stage("create", "rolebinding", "tenant", "--clusterrole=view", f"{account}tenant")
         tenant = a_token(stage, "tenant")
-        _, found = until("the rights are there", lambda: _seen(look, f"api/cards/{name}", tenant), 30)
-        assert found["as"]["namespaces"] == [stage.namespace]
+        _, found = until("the rights are there", lambda: _seen(look, f"api/cards/{name}", tenant, [stage.namespace]))
         assert found["data"]["card"]["holders"][0]["pods"][0]["name"] == "pod"
         other = Stage.open(stage.kubectl, stage.cluster, "other")
         other("create", "serviceaccount", "tenant")
@@ -115,7 +116,7 @@ def test_the_page_shows_each_reader_as_much_as_the_api_server_lets_them_list(sta
             f"--serviceaccount={other.namespace}:tenant",
         )
         foreign = other("create", "token", "tenant").strip()
-        _, found = until("the rights are there", lambda: _seen(look, f"api/cards/{name}", foreign), 30)
+        _, found = until("the rights are there", lambda: _seen(look, f"api/cards/{name}", foreign, []))
         assert stage.namespace not in json.dumps(found)
         assert found["data"]["card"]["state"] == "Held"
         stage.kubectl("delete", "clusterrolebinding", f"{binding}-other")
@@ -124,16 +125,17 @@ def test_the_page_shows_each_reader_as_much_as_the_api_server_lets_them_list(sta
         stage.kubectl("delete", "clusterrolebinding", binding, "--ignore-not-found")
 
 
-def _seen(look: Look, path: str, token: str) -> tuple[int, Any] | None:
+def _seen(look: Look, path: str, token: str, namespaces: list[str]) -> tuple[int, Any] | None:
+    """The answer to who may look into these, which the API server learns one binding after the other."""
     status, found = look(path, token)
-    return (status, found) if status == 200 else None
+    return (status, found) if status == 200 and found["as"]["namespaces"] == namespaces else None
 
 
 def test_a_pod_says_which_card_it_got_and_why_another_waits(stage: Stage) -> None:
     stage.start(a_template(), a_pod(template="template"))
     stage.event(rf"has card {card_of(stage, 'pod')}")
     stage.create(a_pod("greedy", template="missing"))
-    stage.event("no claim was made from template missing yet; does it exist", 60)
+    stage.event("no claim was made from template missing yet; does it exist")
 
 
 def test_a_cordoned_card_is_got_by_nobody_and_all_say_so(stage: Stage, egpu: Callable[..., tuple[int, str]]) -> None:
@@ -145,7 +147,6 @@ def test_a_cordoned_card_is_got_by_nobody_and_all_say_so(stage: Stage, egpu: Cal
         until(
             "objects are Blocked",
             lambda: all(one["status"]["state"] == "Blocked" for one in stage.kubectl.objects("elasticgpus")),
-            30,
         )
         stage.create(a_template(), a_pod(template="template"))
         stage.pending_because("pod", "cannot allocate all claims")
@@ -160,9 +161,12 @@ def test_doctor_finds_what_is_wrong_here_and_a_class_that_fails(
     stage: Stage, egpu: Callable[..., tuple[int, str]]
 ) -> None:
     """The ready-made class for inference requires what nothing on these nodes can hold: that is told, and nothing else."""
-    _, said = egpu("doctor")
-    wrong = [line for line in said.splitlines() if not line.startswith(("ok", " "))]
-    assert [line for line in wrong if "class inference.elasticgpu.io" not in line] == [], said
+
+    def wrong() -> list[str]:
+        lines = [line for line in egpu("doctor")[1].splitlines() if not line.startswith(("ok", " "))]
+        return [line for line in lines if "class inference.elasticgpu.io" not in line]
+
+    becomes([], wrong)
     name = f"broken-{stage.namespace}"
     text = 'device.attributes["gpu.elasticgpu.io"].rack == "a"'
     body = {
@@ -186,8 +190,9 @@ def test_top_sets_what_is_used_beside_what_is_booked(stage: Stage, egpu: Callabl
     def row() -> Any:
         code, said = egpu("top", "-q", "-o", "json")
         assert code == 0, said
-        return next(one for one in json.loads(said)["items"] if one["card"] == name and one["used"] is not None)
+        items = json.loads(said)["items"]
+        return next((one for one in items if one["card"] == name and one["used"] is not None), None)
 
-    found = row()
+    found = until("the card was measured", row)
     assert found["booked"] == found["size"]
     assert 0 <= found["used"] <= found["size"]

@@ -141,7 +141,7 @@ def test_a_claim_that_no_container_uses_is_prepared_all_the_same(stage: Stage) -
 
 def test_the_claim_of_a_template_goes_when_its_pod_is_done(stage: Stage) -> None:
     stage.create(a_template(), a_pod(template="template", containers=[a_container(command="true")]))
-    stage("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/pod", "--timeout=60s")
+    stage("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/pod", "--timeout=120s")
     until("claim gone", lambda: not stage.kubectl.objects("resourceclaims", "-n", stage.namespace))
 
 
@@ -150,7 +150,7 @@ def test_a_reservation_ends_with_the_pod_and_not_with_a_restart_of_its_container
     cards = stage.cards("pod")
     with contextlib.suppress(KubectlError):  # the shell that kills it may go with it
         stage.inside("pod", "kill -TERM 1")
-    until("restarted", lambda: stage.get("pod", "pod")["status"]["containerStatuses"][0]["restartCount"] == 1)
+    until("restarted", lambda: stage.get("pod", "pod")["status"]["containerStatuses"][0]["restartCount"] >= 1)
     stage.ready("pod")
     assert stage.cards("pod") == cards
     assert len(stage.get("resourceclaim", "claim")["status"]["reservedFor"]) == 1
@@ -217,7 +217,7 @@ def test_twenty_short_pods_over_four_cards_leave_nothing_behind(stage: Stage) ->
         containers=[a_container(command="ls /dev/nvidia0 /dev/nvidia1 /dev/nvidia2 /dev/nvidia3 2>/dev/null | wc -l")],
     )
     stage.create({**job, "spec": {"completions": 20, "parallelism": 10, "template": {"spec": pod["spec"]}}})
-    stage("wait", "--for=condition=Complete", "job/short", "--timeout=180s")
+    stage("wait", "--for=condition=Complete", "job/short", "--timeout=280s")
     until("no claim left", lambda: not stage.kubectl.objects("resourceclaims", "-n", stage.namespace))
     until("no CDI file left", lambda: stage.cdi_files() <= before)
     logs = stage("logs", "-l", "batch.kubernetes.io/job-name=short", "--tail=-1", "--max-log-requests=30")

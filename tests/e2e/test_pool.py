@@ -72,6 +72,7 @@ def lending(
         admin("delete", "remotepools", "--all")
         until("no slice of the pool", lambda: not _devices(admin))
         release.install(admin, wanted)
+        release.wait(admin)
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ def test_a_pod_on_a_node_without_cards_multiplies_on_another_nodes_and_gets_the_
     far.ready("pod")
     assert far("exec", "pod", *MULTIPLY, "3") == ggml.at_home(3)
     far.delete("pod", "pod")
-    until("the card is given back", lambda: not far.kubectl.objects("remoteleases"), 60)
+    until("the card is given back", lambda: not far.kubectl.objects("remoteleases"))
 
 
 def test_the_agent_is_replaced_and_the_pod_that_lost_its_card_ends(far: Stage) -> None:

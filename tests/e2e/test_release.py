@@ -6,10 +6,11 @@ import helm_python
 import pytest
 
 from hack import release
-from hack.cluster import Cluster, cards
+from hack.cluster import Cluster, cards, cgroups
 from hack.kubectl import Kubectl
 from tests.e2e.manifests import STAY, a_container, a_pod, a_template
 from tests.e2e.stage import Stage, until
+from tests.e2e.test_slices import at_rest, identities
 
 pytestmark = pytest.mark.e2e
 CRD = "elasticgpuclasses.elasticgpu.io"
@@ -17,9 +18,10 @@ CRD = "elasticgpuclasses.elasticgpu.io"
 
 def upgrade(admin: Kubectl, **more: object) -> None:
     """By Helm alone: the release's own hooks have to do the rest."""
-    wanted = release.values(release.image()[0], cards.DRIVER_ROOT)
+    wanted = release.values(release.image()[0], cards.DRIVER_ROOT, str(cgroups.unified()))
     with helm_python.Config(kubeconfig_path=admin.kubeconfig, namespace=release.NAMESPACE) as helm:
         helm.upgrade(release.CHART, release.NAME, {**wanted, **more})
+    release.wait(admin)
 
 
 def test_an_upgrade_brings_the_crds_up_to_date(stage: Stage) -> None:  # gpu-operator#139, NV PR#1068
@@ -34,7 +36,7 @@ def test_an_upgrade_brings_the_crds_up_to_date(stage: Stage) -> None:  # gpu-ope
     upgrade(stage.kubectl)
     found = stage.kubectl.objects("crd", CRD)[0]["spec"]["versions"][0]
     assert [column["name"] for column in found["additionalPrinterColumns"]][:3] == ["Backend", "Workloads", "Cards"]
-    assert not stage.kubectl.objects("jobs", "-n", release.NAMESPACE)
+    until("its job is over", lambda: not stage.kubectl.objects("jobs", "-n", release.NAMESPACE))
 
 
 def test_helm_test_passes(stage: Stage) -> None:
@@ -81,7 +83,7 @@ def test_a_rolling_update_under_a_stream_of_pods_fails_no_start_and_rewrites_no_
     """NV PR#1358: two instances on a node, claims prepared all the time."""
     stage.start(a_template(), a_pod("long", template="template"))
     long = stage.get("pod", "long")["status"]["containerStatuses"][0]
-    before = {found["metadata"]["name"]: found["metadata"]["resourceVersion"] for found in stage.slices()}
+    before = at_rest(stage)
     controllers = ("-n", release.NAMESPACE, "rollout", "restart", f"deployment/{release.NAME}-controller")
     stage.kubectl(*controllers)
     stage.patch_driver({"metadata": {"annotations": {"elasticgpu.io/test": stage.namespace}}})
@@ -89,17 +91,8 @@ def test_a_rolling_update_under_a_stream_of_pods_fails_no_start_and_rewrites_no_
         stage.start(a_pod(f"pod-{number}", template="template"))
         stage.delete("pod", f"pod-{number}")
     stage.rollout()
-    failed = [
-        one["message"]
-        for one in stage.kubectl.objects("events", "-n", stage.namespace)
-        if one.get("reason", "").startswith("Failed")
-    ]
-    assert not failed
-    assert {found["metadata"]["name"]: found["metadata"]["resourceVersion"] for found in stage.slices()} == before
+    assert not stage.failed_starts()
+    assert identities(stage) == before
     now = stage.get("pod", "long")["status"]["containerStatuses"][0]
     assert (now["containerID"], now["restartCount"]) == (long["containerID"], 0)
-    until(
-        "the controllers are up",
-        lambda: stage.kubectl("-n", release.NAMESPACE, "rollout", "status", f"deployment/{release.NAME}-controller"),
-        60,
-    )
+    release.wait(stage.kubectl)

@@ -20,7 +20,7 @@ from hack.cluster import Cluster, build, cards, cgroups
 from hack.kubectl import Kubectl, KubectlError
 from tests.e2e import agents, manifests
 from tests.e2e.manifests import a_container, a_pod, a_request, a_template
-from tests.e2e.stage import Object, Stage, until
+from tests.e2e.stage import LIMIT_S, Object, Stage, becomes, until
 from tests.fakes import secrets
 
 pytestmark = pytest.mark.e2e
@@ -31,7 +31,7 @@ host, _, port = os.environ["REMOTE_GPU_ENDPOINTS"].split(",")[0].rpartition(":")
 place = os.environ["REMOTE_GPU_CREDENTIALS"]
 trust = ssl.create_default_context(cafile=place + "/ca.crt")
 trust.load_cert_chain(place + "/tls.pem")
-with trust.wrap_socket(socket.create_connection((host, int(port)), 10), server_hostname=host) as line:
+with trust.wrap_socket(socket.create_connection((host, int(port)), 60), server_hostname=host) as line:
     line.sendall(json.dumps({"multiply": [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]}).encode() + b"\\n")
     print(line.makefile().readline().strip())
 """
@@ -54,13 +54,13 @@ def agent(
             stack.callback(one.stop)
             one.start()
             admin("apply", "-f", "-", text=json.dumps(one.object(found[one.name][2])))
+        stack.callback(release.wait, admin)  # those after the install
         stack.callback(release.install, admin, wanted)
         on = {"enabled": True, "credentialsSecret": "pools", "relay": True}
         release.install(admin, wanted | {"remote": on})
         release.wait(admin)
         admin("-n", release.NAMESPACE, "rollout", "status", f"daemonset/{release.NAME}-remote", "--timeout=180s")
-        relay = ("pod", "-l", "app.kubernetes.io/component=relay", "--timeout=60s")
-        admin("-n", release.NAMESPACE, "wait", "--for=condition=Ready", *relay)
+        until("a relay a node", lambda: _one_a_node(admin, cluster, "relay"))
         until("slices of the pools", lambda: len(_devices(admin)) == 3)
         yield made
         admin("delete", "remotepools", "--all")
@@ -101,12 +101,13 @@ def test_a_pod_on_a_node_without_cards_gets_one_attached_before_it_is_bound(lab:
     )
     assert attached["status"] == "True"
     assert _moment(attached) <= _moment(bound)
+    becomes(["Attached"], lambda: _phases(lab.kubectl))  # written beside the claim's condition, in any order
     [lease] = lab.kubectl.objects("remoteleases")
-    assert (lease["status"]["phase"], lease["spec"]["node"]["name"]) == ("Attached", "node2")
+    assert lease["spec"]["node"]["name"] == "node2"
     assert device["data"]["leaseID"] == lease["status"]["leaseId"]
     assert f"={device['data']['endpoint']}" in lab.inside("pod", "env")
     lab.delete("pod", "pod")
-    until("the card is given back", lambda: not lab.kubectl.objects("remoteleases"), 60)
+    until("the card is given back", lambda: not lab.kubectl.objects("remoteleases"))
 
 
 def test_the_pod_computes_over_its_own_certificate_and_another_pod_may_not_use_it(
@@ -123,7 +124,7 @@ def test_the_pod_computes_over_its_own_certificate_and_another_pod_may_not_use_i
     folder = lab.cluster.host_path("node2", f"/run/elastic-gpu/remote/{uid}/card")
     stolen = {name: (folder / name).read_bytes() for name in ("tls.pem", "ca.crt")}
     lab.delete("pod", "pod")
-    until("the card is given back", lambda: not lab.kubectl.objects("remoteleases"), 60)
+    until("the card is given back", lambda: not lab.kubectl.objects("remoteleases"))
     assert not folder.exists()
     with pytest.raises((ssl.SSLError, OSError)):
         _spoken(agent.endpoint, stolen)
@@ -139,8 +140,7 @@ def test_a_client_without_a_certificate_computes_through_the_relay(lab: Stage) -
     call = json.dumps({"multiply": [[[2]], [[21]]]})
     until(
         "the relay listens in the pod",
-        lambda: json.loads(lab.inside("pod", f"echo '{call}' | nc -w 5 {host} {port}") or "{}") == {"product": [[42]]},
-        20,
+        lambda: json.loads(lab.inside("pod", f"echo '{call}' | nc -w 20 {host} {port}") or "{}") == {"product": [[42]]},
     )
     assert "No such file" in lab.inside("pod", "ls /run/elastic-gpu 2>&1 || true")
 
@@ -193,9 +193,10 @@ def test_the_picture_shows_pool_holder_and_lease_and_then_the_release(lab: Stage
         return {one["name"]: (one["reachable"], one["tally"]["free"], one["tally"]["held"]) for one in found}
 
     at_rest = {"lab": (True, 2, 0), "plain": (True, 1, 0)}
-    until("both pools are told to answer, and nothing is lent", lambda: pools() == at_rest, 60)
+    until("both pools are told to answer, and nothing is lent", lambda: pools() == at_rest)
     lab.create(a_far_template(), a_remote_pod("pod"))
     lab.ready("pod")
+    becomes(["Attached"], lambda: _phases(lab.kubectl))
     (result,) = lab.claim_of("pod")["status"]["allocation"]["devices"]["results"]
     card = egpu("card", result["device"])
     assert (card["remote"], card["pool"], card["node"], card["state"]) == (True, "lab", "", "Held")
@@ -213,13 +214,13 @@ def test_the_picture_shows_pool_holder_and_lease_and_then_the_release(lab: Stage
     (pod,) = egpu("pods", "-n", lab.namespace)["items"]
     assert [(one["card"], one["pool"]) for one in pod["cards"]] == [(result["device"], "lab")]
     holds = f"{lab.namespace}/pod"
-    until("its object has the holder", lambda: shown(result["device"]).get("heldBy") == holds, 60)
+    until("its object has the holder", lambda: shown(result["device"]).get("heldBy") == holds)
     table = lab.kubectl("get", "elasticgpu", result["device"], "--no-headers").split()
     assert (table[1], table[-2]) == ("pool/lab", holds)
     lab.delete("pod", "pod")
-    until("all is as before", lambda: pools() == at_rest, 60)
-    until("its object is free", lambda: shown(result["device"]).get("state") == "Free", 60)
-    assert egpu("leases")["items"] == []
+    until("all is as before", lambda: pools() == at_rest)
+    until("its object is free", lambda: shown(result["device"]).get("state") == "Free")
+    becomes([], lambda: egpu("leases")["items"])
 
 
 @pytest.mark.needs("DRADeviceBindingConditions")
@@ -227,24 +228,25 @@ def test_row_05_and_06_the_controller_is_killed_while_cards_are_attached(lab: St
     lab.create(a_far_template(), *(a_remote_pod(f"pod-{number}") for number in range(2)))
     lab.kubectl("-n", release.NAMESPACE, "delete", "pod", "--force", "-l", "app.kubernetes.io/component=controller")
     for number in range(2):
-        lab("wait", "--for=condition=Ready", f"pod/pod-{number}", "--timeout=120s")
-    assert [lease["status"]["phase"] for lease in lab.kubectl.objects("remoteleases")] == ["Attached"] * 2
+        lab("wait", "--for=condition=Ready", f"pod/pod-{number}", "--timeout=240s")
+    becomes(["Attached"] * 2, lambda: _phases(lab.kubectl))
 
 
 def test_row_14_the_pool_is_frozen_while_a_pod_ends(lab: Stage, agent: agents.Agent) -> None:
     lab.create(a_far_template(), a_remote_pod("pod"))
     lab.ready("pod")
     with agent.frozen():
-        lab("delete", "pod", "pod", "--grace-period=1", "--timeout=90s")
+        lab("delete", "pod", "pod", "--grace-period=1", "--timeout=120s")
         until("charged to the controller", lambda: _phases(lab.kubectl) == ["Releasing"])
-    until("the card is given back", lambda: not lab.kubectl.objects("remoteleases"), 60)
+    until("the card is given back", lambda: not lab.kubectl.objects("remoteleases"))
 
 
 def test_row_15_the_node_driver_is_killed_while_a_pod_runs(lab: Stage) -> None:
     lab.create(a_far_template(), a_remote_pod("pod"))
     lab.ready("pod")
     lab.kubectl("-n", release.NAMESPACE, "delete", "pod", "--force", "-l", "app.kubernetes.io/component=remote")
-    lab.kubectl("-n", release.NAMESPACE, "rollout", "status", f"daemonset/{release.NAME}-remote", "--timeout=120s")
+    lab.kubectl("-n", release.NAMESPACE, "rollout", "status", f"daemonset/{release.NAME}-remote", "--timeout=240s")
+    until("one driver of remote cards a node", lambda: _one_a_node(lab.kubectl, lab.cluster, "remote"))
     assert _phases(lab.kubectl) == ["Attached"]
     lab.delete("pod", "pod")
 
@@ -256,8 +258,8 @@ def test_row_12_and_13_the_agent_dies_and_the_pod_is_evicted(lab: Stage, agent: 
     lab.ready("pod")
     agent.stop(signal.SIGKILL)
     agent.start()
-    until("the lease is lost", lambda: "Lost" in _phases(lab.kubectl) or not _phases(lab.kubectl), 60)
-    until("the pod is gone", lambda: not lab.kubectl.objects("pods", "-n", lab.namespace), 90)
+    until("the lease is lost", lambda: "Lost" in _phases(lab.kubectl) or not _phases(lab.kubectl))
+    until("the pod is gone", lambda: not lab.kubectl.objects("pods", "-n", lab.namespace))
 
 
 @pytest.mark.needs("DRADeviceBindingConditions")
@@ -270,15 +272,16 @@ def test_row_09_the_scheduler_is_killed_while_a_pod_waits_for_its_card(lab: Stag
         [before] = lab.kubectl.objects("remoteleases")
         lab.cluster.restart_scheduler()
     lab.ready("pod")
+    becomes(["Attached"], lambda: _phases(lab.kubectl))
     [after] = lab.kubectl.objects("remoteleases")
-    assert (after["spec"], after["status"]["phase"]) == (before["spec"], "Attached")
+    assert after["spec"] == before["spec"]
 
 
 def test_row_20_a_pod_deleted_by_force_holds_no_card(lab: Stage) -> None:
     lab.create(a_far_template(), a_remote_pod("pod"))
     lab.ready("pod")
     lab("delete", "pod", "pod", "--force", "--grace-period=0")
-    until("the card is given back", lambda: not lab.kubectl.objects("remoteleases"), 60)
+    until("the card is given back", lambda: not lab.kubectl.objects("remoteleases"))
     lab.start(a_remote_pod("next"))
 
 
@@ -338,7 +341,7 @@ def test_a_nodes_own_token_makes_no_lease_of_another_nodes_claim(lab: Stage, tmp
     forged["spec"] |= {"key": key, "device": free}
     forged["spec"]["claim"] = {"namespace": claim["namespace"], "name": "plain", "uid": claim["uid"]}
     node1("create", "-f", "-", text=json.dumps(forged))
-    until("it was given back", lambda: not lab.kubectl.objects("remoteleases"), 60)
+    until("it was given back", lambda: not lab.kubectl.objects("remoteleases"))
     assert not any(one.get("taints") for one in _devices(lab.kubectl) if one["name"] == free)
     lab.delete("pod", "holder")
     lab("delete", "resourceclaim", "plain")
@@ -357,20 +360,19 @@ def test_row_26_a_node_without_the_api_server_computes_on_until_it_is_fenced(lab
     with lab.cluster.without_apiserver("node2"):
         lab.kubectl("wait", "--for=condition=Ready=Unknown", "node/node2", "--timeout=180s")
         lab.start(a_remote_pod("replacement", node="node1"))
+        becomes(["Attached"] * 2, lambda: _phases(lab.kubectl))
         assert len({one["spec"]["key"] for one in lab.kubectl.objects("remoteleases")}) == 2
         assert _spoken(agent.endpoint, credential)
         lab.kubectl("taint", *fence[:2], f"{fence[2]}=nodeshutdown:NoExecute")
         gone = lambda: old["spec"]["key"] not in {one["spec"]["key"] for one in lab.kubectl.objects("remoteleases")}  # noqa: E731
-        until("the old lease is over", gone, 60)
+        until("the old lease is over", gone)
         with pytest.raises((ssl.SSLError, OSError)):
             _spoken(agent.endpoint, credential)
         assert _phases(lab.kubectl) == ["Attached"]
         lab.kubectl("taint", *fence[:2], f"{fence[2]}-")
     lab.kubectl("wait", "--for=condition=Ready", "node/node2", "--timeout=180s")
-    for component in ("node", "remote"):
-        lab.kubectl(
-            "-n", release.NAMESPACE, "rollout", "status", f"daemonset/{release.NAME}-{component}", "--timeout=180s"
-        )
+    lab.rollout()
+    until("one driver of remote cards a node", lambda: _one_a_node(lab.kubectl, lab.cluster, "remote"))
 
 
 def _a_lease(node: str, by: str, *, uid: str = "n", phase: str = "Attaching") -> Object:
@@ -390,12 +392,11 @@ def _a_lease(node: str, by: str, *, uid: str = "n", phase: str = "Attaching") ->
 def test_where_no_pod_is_bound_on_conditions_the_node_attaches_its_card(lab: Stage) -> None:
     lab.create(a_far_template(), a_remote_pod("pod"))
     lab.ready("pod")
+    becomes(["Attached"], lambda: _phases(lab.kubectl))
     [lease] = lab.kubectl.objects("remoteleases")
-    assert (lease["status"]["phase"], lease["spec"]["attachedBy"], lease["spec"]["node"]["name"]) == (
-        "Attached", "Node", "node2",
-    )  # fmt: skip
+    assert (lease["spec"]["attachedBy"], lease["spec"]["node"]["name"]) == ("Node", "node2")
     lab.delete("pod", "pod")
-    until("the card is given back", lambda: not lab.kubectl.objects("remoteleases"), 60)
+    until("the card is given back", lambda: not lab.kubectl.objects("remoteleases"))
 
 
 @pytest.mark.needs("DRADeviceBindingConditions")
@@ -415,7 +416,7 @@ def test_how_long_it_takes_from_attach_to_bound(lab: Stage) -> None:
         times.append((datetime.fromisoformat(bound["lastTransitionTime"]) - allocated).total_seconds())
         lab.delete("pod", name)
     lab.kubectl("annotate", "namespace", lab.namespace, f"elasticgpu.io/attach-to-bound={sorted(times)}")
-    assert statistics.median(times) < 60  # hanging is a failure, speed is the benchmark's
+    assert statistics.median(times) < LIMIT_S  # hanging is a failure, speed is the benchmark's
 
 
 def _no_secret(stage: Stage) -> None:
@@ -429,14 +430,32 @@ def _no_secret(stage: Stage) -> None:
     keys: list[str] = []
     for node in stage.cluster.nodes:
         for where in ("/var/run/cdi", "/var/lib/kubelet/plugins/remote.gpu.elasticgpu.io/claims"):
-            for path in stage.cluster.host_path(node, where).glob("*"):
-                texts[f"{node}: {path.name}"] = path.read_text()
-        held = stage.cluster.host_path(node, "/run/elastic-gpu/remote").rglob("tls.key")
-        keys += [line for path in held for line in path.read_text().splitlines()[1:-1]]
+            texts |= {f"{node}: {path.name}": text for path, text in _read(stage.cluster.host_path(node, where), "*")}
+        held = _read(stage.cluster.host_path(node, "/run/elastic-gpu/remote"), "*/*/tls.key")
+        keys += [line for _, text in held for line in text.splitlines()[1:-1]]
     for pod in stage.kubectl.objects("pods", "-n", stage.namespace):
         if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]:
-            texts["variables"] = stage.inside(pod["metadata"]["name"], "env")
+            with contextlib.suppress(KubectlError):  # it ended since
+                texts[f"variables of {pod['metadata']['name']}"] = stage.inside(pod["metadata"]["name"], "env")
     secrets.none_in(texts, *keys, *(base64.b64encode(key.encode()).decode() for key in keys))
+
+
+def _read(folder: Path, pattern: str) -> list[tuple[Path, str]]:
+    """Files and their texts, without those that a pod's end takes away meanwhile."""
+    found = []
+    with contextlib.suppress(FileNotFoundError):
+        for path in folder.glob(pattern):
+            with contextlib.suppress(FileNotFoundError):
+                found.append((path, path.read_text()))
+    return found
+
+
+def _one_a_node(kubectl: Kubectl, cluster: Cluster, component: str) -> bool:
+    """Whether each node has one pod of it, that is ready."""
+    chosen = ("-n", release.NAMESPACE, "-l", f"app.kubernetes.io/component={component}")
+    found = kubectl.objects("pods", *chosen)
+    ready = [one for pod in found for one in pod["status"].get("conditions", ()) if one["type"] == "Ready"]
+    return len(found) == len(cluster.nodes) and [one["status"] for one in ready] == ["True"] * len(found)
 
 
 def _devices(kubectl: Kubectl) -> list[Object]:
@@ -467,7 +486,7 @@ def _spoken(endpoint: str, files: dict[str, bytes]) -> bytes:
             (folder / file).write_bytes(text)
         trust = ssl.create_default_context(cafile=str(folder / "ca.crt"))
         trust.load_cert_chain(folder / "tls.pem")
-        with trust.wrap_socket(socket.create_connection((host, int(port)), 10), server_hostname=host) as line:
+        with trust.wrap_socket(socket.create_connection((host, int(port)), 60), server_hostname=host) as line:
             line.sendall(b"{}\n")
             answer = line.recv(100)
             if not answer:

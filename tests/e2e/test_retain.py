@@ -34,16 +34,16 @@ def kept_shares(stage: Stage) -> Iterator[Stage]:
     share = {"memory": "BestEffort", "cores": "BestEffort"}
     yield from _with(stage, _class(SHARE, backend="Share", share=share, allocation={"by": "Controller"}))
     stage.kubectl("label", "node", "node1", f"{names.ALLOCATED_BY_LABEL}-")
-    until("the cards are kube-scheduler's again", lambda: not fenced(stage))
+    until("the cards are kube-scheduler's again", lambda: fenced(stage, fully=False))
 
 
 def _with(stage: Stage, found: Object) -> Iterator[Stage]:
     name = found["metadata"]["name"]
     stage.create(found)
-    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{name}", "--timeout=60s")
+    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{name}", "--timeout=120s")
     yield stage
-    stage("delete", "pods", "--all", "--grace-period=1", "--timeout=60s")
-    stage("delete", "resourceclaims", "--all", "--timeout=60s")
+    stage("delete", "pods", "--all", "--grace-period=1", "--timeout=120s")
+    stage("delete", "resourceclaims", "--all", "--timeout=120s")
     stage.kubectl("delete", "elasticgpuclass", name)
     stage.kubectl("delete", "devicetaintrules", "--all")
 

@@ -9,6 +9,7 @@ import pytest
 from hack import release
 from tests.e2e.manifests import a_claim, a_class, a_container, a_pod, a_request, a_template, opaque
 from tests.e2e.stage import Object, Stage, until
+from tests.e2e.test_faults import devices
 
 pytestmark = [pytest.mark.e2e, pytest.mark.needs("DRAConsumableCapacity")]
 EXAMPLE = release.ROOT / "examples/share"
@@ -21,9 +22,9 @@ MEMORY = 81559
 def shares(stage: Stage) -> Iterator[Stage]:
     """The class of the example, ready."""
     stage("apply", "-f", str(EXAMPLE / "class.yaml"))
-    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{SHARE}", "--timeout=60s")
+    stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{SHARE}", "--timeout=120s")
     yield stage
-    stage("delete", "pods", "--all", "--grace-period=1", "--timeout=60s")
+    stage("delete", "pods", "--all", "--grace-period=1", "--timeout=120s")
     stage.kubectl("delete", "-f", str(EXAMPLE / "class.yaml"))
 
 
@@ -76,20 +77,26 @@ def test_a_share_that_bursts_has_its_cores_booked(shares: Stage) -> None:
     shares.kubectl("delete", "elasticgpuclass", "bursting-share.example.com")
 
 
+def _buses(stage: Stage) -> list[str]:
+    """Of the node's cards, in the order in which they are offered."""
+    return [one["attributes"]["resource.kubernetes.io/pciBusID"]["string"] for one in devices(stage)]
+
+
 def test_eight_replicas_are_packed_on_two_cards(shares: Stage) -> None:
     """dra-driver#459: "2 per card, then the next card"."""
+    until("no card comes first for a share that is over", lambda: (found := _buses(shares)) and found == sorted(found))
     shares("apply", "-f", str(EXAMPLE / "replicas.yaml"))
-    shares("rollout", "status", "deployment/replicas", "--timeout=90s")
+    shares("rollout", "status", "deployment/replicas", "--timeout=240s")
     pods = [pod["metadata"]["name"] for pod in shares.kubectl.objects("pods", "-n", shares.namespace)]
     cards = [uuid for pod in pods for uuid in shares.cards(pod).values()]
     assert sorted(cards.count(card) for card in set(cards)) == [4, 4]
     assert all(told(shares, pod) == {"CORES": "25", "MEMORY": "4096Mi"} for pod in pods)
-    shares("delete", "deployment", "replicas", "--cascade=foreground", "--timeout=60s")
+    shares("delete", "deployment", "replicas", "--cascade=foreground", "--timeout=120s")
 
 
 def test_a_monitoring_pod_sees_all_cards_beside_their_shares(shares: Stage) -> None:
     shares.kubectl("label", "namespace", shares.namespace, "resource.kubernetes.io/admin-access=true")
-    cards = len((shares.slice_of("node1") or {})["spec"]["devices"])
+    cards = len(until("cards", lambda: devices(shares)))
     shares("apply", "-f", str(EXAMPLE / "two-pods.yaml"))
     shares.ready("share-a", "share-b")
     shares.start(a_template("whole"), *(a_pod(f"whole-{number}", template="whole") for number in range(cards - 1)))
@@ -126,7 +133,7 @@ def test_more_than_a_card_has_waits_for_ever(shares: Stage, asked: dict[str, str
 
 def test_what_a_share_leaves_is_taken_to_the_last_mib_and_no_further(shares: Stage) -> None:
     """Of every card one share is held, so that one MiB more than is left has no place on any of them."""
-    cards = len((shares.slice_of("node1") or {})["spec"]["devices"])
+    cards = len(until("cards", lambda: devices(shares)))
     shares.create(
         a_template("first", requests=[a_share(cores="60", memory="8Gi")]),
         a_template("fits", requests=[a_share(cores="40", memory=f"{MEMORY - 8192}Mi")]),
@@ -140,7 +147,7 @@ def test_what_a_share_leaves_is_taken_to_the_last_mib_and_no_further(shares: Sta
 
 
 def test_a_whole_card_and_a_share_never_meet(shares: Stage) -> None:
-    cards = len((shares.slice_of("node1") or {})["spec"]["devices"])
+    cards = len(until("cards", lambda: devices(shares)))
     shares.create(a_template("whole"), a_template("share", requests=[a_share(cores="1", memory="1Mi")]))
     shares.start(a_pod("share", template="share"), *(a_pod(f"whole-{n}", template="whole") for n in range(cards - 1)))
     shares.create(a_pod("last", template="whole"))
@@ -218,14 +225,14 @@ def test_shares_outlive_a_restart_of_the_driver(shares: Stage) -> None:
 
 def test_sixty_shares_started_at_once_all_run(shares: Stage) -> None:
     """KAI#2153, HAMi#1662: bulk submits that lock each other out."""
-    room = 16 * len((shares.slice_of("node1") or {})["spec"]["devices"])
+    room = 16 * len(until("cards", lambda: devices(shares)))
     count = min(room, 60)
     pods = [a_pod(f"pod-{number}", template="small") for number in range(count)]
     shares.create(a_template("small", requests=[a_share(cores="6", memory="1Gi")]), *pods)
-    shares("wait", "--for=condition=Ready", "pods", "--all", "--timeout=240s")
+    shares("wait", "--for=condition=Ready", "pods", "--all", "--timeout=280s")
     claims = shares.kubectl.objects("resourceclaims", "-n", shares.namespace)
-    devices = [claim["status"]["allocation"]["devices"]["results"][0]["device"] for claim in claims]
-    assert max(devices.count(device) for device in devices) <= 16
+    held = [claim["status"]["allocation"]["devices"]["results"][0]["device"] for claim in claims]
+    assert max(held.count(device) for device in held) <= 16
     shares("delete", "pods", "--all", "--grace-period=1", "--timeout=120s")
     until(
         "no CDI file left",
@@ -265,9 +272,10 @@ def held(shares: Stage) -> Iterator[Stage]:
     shares.rollout()
     until("the card says so", lambda: "hami" in str(shares.slice_of("node1")))
     yield shares
-    shares("delete", "pods", "--all", "--grace-period=1", "--timeout=60s")
+    shares("delete", "pods", "--all", "--grace-period=1", "--timeout=120s")
     shares.patch_driver(_template(**{"$patch": "delete"}))
     shares.rollout()
+    until("the cards say so no more", lambda: (found := shares.slice_of("node1")) and "hami" not in str(found))
     shares.kubectl("delete", f"clusterrole/{READER}", f"clusterrolebinding/{READER}")
     path.unlink()
 

@@ -24,7 +24,7 @@ OTHER = "skew.example.com"
 @pytest.fixture
 def classes(stage: Stage) -> Iterator[Stage]:
     yield stage
-    stage("delete", "pods", "--all", "--grace-period=1", "--timeout=60s")
+    stage("delete", "pods", "--all", "--grace-period=1", "--timeout=120s")
     stage.kubectl("delete", "elasticgpuclass", OTHER, SHARE, "--ignore-not-found")
 
 
@@ -51,7 +51,6 @@ def test_a_claim_of_a_share_is_refused_in_words_and_gives_its_card_back(classes:
     until(
         "the class says so",
         lambda: condition(classes, SHARE, "Matching")[:2] == ("False", "NoShares"),
-        30,
     )
     assert "the API server does not store that cards can be shared" in condition(classes, SHARE, "Matching")[2]
     classes.create(a_template(requests=[a_share(cores="10", memory="1Gi")]), a_pod(template="template"))
@@ -67,7 +66,7 @@ def test_a_claim_of_a_share_is_refused_in_words_and_gives_its_card_back(classes:
 def test_a_class_may_give_whole_cards_where_no_share_is_stored(classes: Stage) -> None:
     share = {"memory": "BestEffort", "cores": "BestEffort", "fallback": "WholeCard"}
     classes.create(a_class(backend="Share", share=share))
-    until("the class says so", lambda: "each claim gets a whole card" in condition(classes, OTHER, "Matching")[2], 30)
+    until("the class says so", lambda: "each claim gets a whole card" in condition(classes, OTHER, "Matching")[2])
     request = a_share("card", OTHER, cores="10", memory="1Gi")
     classes.create(a_template(requests=[request]))
     classes.start(a_pod("one", template="template"), a_pod("two", template="template"))
@@ -92,14 +91,14 @@ def test_a_card_that_is_not_well_is_not_offered_and_the_others_are(stage: Stage)
     cards_file = CardsFile(stage)
     try:
         cards_file.change(uuid, "lost=true")
-        until("the card is not offered", lambda: offered(stage) == 3, 30)
+        until("the card is not offered", lambda: offered(stage) == 3)
         assert all(device["attributes"]["uuid"]["string"] != uuid for device in devices(stage))
         stage.start(*(a_pod(f"other-{number}", template="template") for number in range(3)))
         stage.create(a_pod("late", template="template"))
         stage.pending_because("late", "cannot allocate all claims")
     finally:
         cards_file.restore()
-        until("all cards are offered", lambda: offered(stage) == 4, 60)
+        until("all cards are offered", lambda: offered(stage) == 4)
     stage.delete("pod", "holder")
     stage.ready("late")
     assert list(stage.cards("late").values()) == [uuid]
@@ -111,27 +110,27 @@ def test_cards_that_are_given_to_the_controller_are_offered_to_nobody(classes: S
     classes.create(a_class(backend="Whole", allocation={"by": "Controller"}))
     try:
         classes.kubectl("label", "node", "node1", f"{names.ALLOCATED_BY_LABEL}=controller")
-        until("no card is offered", lambda: offered(classes) == 0, 30)
+        until("no card is offered", lambda: offered(classes) == 0)
         classes.create(a_claim(), a_pod(claim="claim"))
         classes.pending_because("pod", "cannot allocate all claims")
-        until("the class says so", lambda: "keeps no taints" in condition(classes, OTHER, "Matching")[2], 30)
+        until("the class says so", lambda: "keeps no taints" in condition(classes, OTHER, "Matching")[2])
     finally:
         classes.kubectl("label", "node", "node1", f"{names.ALLOCATED_BY_LABEL}-")
-        until("all cards are offered", lambda: offered(classes) == 4, 60)
+        until("all cards are offered", lambda: offered(classes) == 4)
     classes.ready("pod")
 
 
 @pytest.mark.lacks("DRAExtendedResource")
 def test_a_class_with_a_resource_name_says_that_the_server_did_not_store_it(classes: Stage) -> None:
     classes.create(a_class(backend="Whole", extendedResourceName="example.com/gpu"))
-    until("the class says so", lambda: condition(classes, OTHER, "Ready")[0] == "False", 30)
+    until("the class says so", lambda: condition(classes, OTHER, "Ready")[0] == "False")
     assert "did not store spec.extendedResourceName" in condition(classes, OTHER, "Ready")[2]
 
 
 @pytest.mark.lacks("DRADeviceTaintRules")
 def test_what_needs_a_rule_for_one_card_says_which_kubernetes_has_them(classes: Stage, egpu: Egpu) -> None:
     classes.create(a_class(backend="Whole", reclaimPolicy="Retain"))
-    until("the class says so", lambda: condition(classes, OTHER, "Ready")[:2] == ("False", "NotImplemented"), 30)
+    until("the class says so", lambda: condition(classes, OTHER, "Ready")[:2] == ("False", "NotImplemented"))
     assert "DeviceTaintRules, which this API server does not have" in condition(classes, OTHER, "Ready")[2]
     classes.start(a_template(), a_pod(template="template"))
     with pytest.raises(KubectlError, match="no DeviceTaintRules"):

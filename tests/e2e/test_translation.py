@@ -1,6 +1,7 @@
 """Old requests on a real cluster: each runs as its hand-written equal does, and an outage of admission touches nobody else."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from hack import release
-from hack.cluster import Cluster, cards
+from hack.cluster import Cluster, cards, cgroups
 from hack.kubectl import Kubectl, KubectlError
 from tests.e2e.manifests import STAY, a_claim, a_container, a_pod, a_template, opaque
 from tests.e2e.stage import Object, Stage, until
@@ -34,14 +35,14 @@ CLASS = {
 @pytest.fixture(scope="module")
 def admission(installed: None, admin: Kubectl, cluster: Cluster) -> Iterator[None]:
     """The release with its webhook, and a class of shares that this cluster can give."""
-    wanted = release.values(release.image()[0], cards.DRIVER_ROOT)
+    wanted = release.values(release.image()[0], cards.DRIVER_ROOT, str(cgroups.unified()))
     release.install(admin, {**wanted, "webhook": {"enabled": True}})
     admin("create", "-f", "-", text=json.dumps(CLASS))
     try:
         release.wait(admin)
-        admin("-n", release.NAMESPACE, "rollout", "status", f"deployment/{WEBHOOK}", "--timeout=120s")
-        admin("wait", "--for=condition=Ready", f"elasticgpuclass/{SHARE}", "--timeout=60s")
-        until("the API server trusts the webhook", lambda: _trusts(admin), 60)
+        admin("-n", release.NAMESPACE, "rollout", "status", f"deployment/{WEBHOOK}", "--timeout=240s")
+        admin("wait", "--for=condition=Ready", f"elasticgpuclass/{SHARE}", "--timeout=120s")
+        until("the API server trusts the webhook", lambda: _trusts(admin))
         yield
     finally:
         admin("delete", "elasticgpuclass", SHARE)
@@ -55,7 +56,7 @@ def old(admission: None, stage: Stage) -> Stage:
     stage.kubectl(
         "label", "namespace", stage.namespace, "elasticgpu.io/translate=true", "elasticgpu.io/workload-type=lenient"
     )
-    until("admission is told of the namespace", lambda: _asked(stage), 30)
+    until("admission is told of the namespace", lambda: _asked(stage))
     return stage
 
 
@@ -79,6 +80,21 @@ def _asked(stage: Stage) -> bool:
     except KubectlError:
         return False
     return "resourceClaims" in json.loads(made)["spec"]
+
+
+def refused(stage: Stage, found: Object, words: str) -> None:
+    """Waits until it is refused in these words. Where admission does not answer within two seconds, claims are let through."""
+
+    def tried() -> bool:
+        try:
+            stage("create", "-f", "-", "--dry-run=server", text=json.dumps(found))
+        except KubectlError as no:
+            if not re.search(words, str(no)):
+                raise
+            return True
+        return False
+
+    until(f"refused: {words}", tried)
 
 
 def a_plain_pod(name: str, limits: dict[str, str], **spec: Any) -> Object:
@@ -135,7 +151,7 @@ def test_whole_cards_by_a_resource_name_need_no_admission(stage: Stage) -> None:
     name = made["metadata"]["name"]
     stage.create(made)
     try:
-        stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{name}", "--timeout=60s")
+        stage.kubectl("wait", "--for=condition=Ready", f"elasticgpuclass/{name}", "--timeout=120s")
         stage.start(a_plain_pod("pod", {"nvidia.com/gpu": "2"}))
         assert len(stage.cards("pod")) == 2
         stage.delete("pod", "pod")
@@ -154,13 +170,13 @@ def test_a_deployments_pods_are_translated_and_the_deployment_is_not_touched(old
         "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template},
     }
     old.create(deployment)
-    old("rollout", "status", "deployment/web", "--timeout=90s")
+    old("rollout", "status", "deployment/web", "--timeout=240s")
     assert "nvidia.com/gpumem" in old("get", "deployment", "web", "-o", "json")
     (made,) = old.kubectl.objects("resourceclaimtemplates", "-n", old.namespace)
     assert made["metadata"]["name"] == f"translated.n1.c0.m1000mi.{SHARE}"
     (pod, *_) = old.kubectl.objects("pods", "-n", old.namespace, "-l", "app=web")
     assert "1000Mi of memory and no cores" in pod["metadata"]["annotations"]["elasticgpu.io/translation"]
-    old("delete", "deployment", "web", "--cascade=foreground", "--timeout=60s")
+    old("delete", "deployment", "web", "--cascade=foreground", "--timeout=120s")
 
 
 def test_init_containers_and_sidecars_follow_the_rules(old: Stage) -> None:  # HAMi#2558
@@ -218,8 +234,7 @@ def test_a_long_name_is_no_trouble(old: Stage) -> None:  # HAMi-DRA PR#130
     ],
 )
 def test_what_has_no_equal_is_refused_when_it_is_made(old: Stage, limits: dict[str, str], words: str) -> None:
-    with pytest.raises(KubectlError, match=words):
-        old.create(a_plain_pod("pod", limits))
+    refused(old, a_plain_pod("pod", limits), words)
 
 
 def test_a_namespace_that_does_not_ask_is_left_alone(admission: None, stage: Stage) -> None:
@@ -232,7 +247,7 @@ def test_an_outage_touches_old_requests_alone(old: Stage) -> None:  # HAMi#83, s
     scale = ("-n", release.NAMESPACE, "scale", f"deployment/{WEBHOOK}")
     old.kubectl(*scale, "--replicas=0")
     try:
-        until("the webhook is gone", lambda: not _asked(old), 60)
+        until("the webhook is gone", lambda: not _asked(old))
         with pytest.raises(KubectlError, match="failed calling webhook"):
             old.create(a_plain_pod("old", {"nvidia.com/gpu": "1"}))
         old.start(a_plain_pod("other", {}))
@@ -248,8 +263,8 @@ def test_an_outage_touches_old_requests_alone(old: Stage) -> None:  # HAMi#83, s
         )
     finally:
         old.kubectl(*scale, "--replicas=2")
-        old.kubectl("-n", release.NAMESPACE, "rollout", "status", f"deployment/{WEBHOOK}", "--timeout=120s")
-    until("old requests are translated again", lambda: _asked(old), 60)
+        old.kubectl("-n", release.NAMESPACE, "rollout", "status", f"deployment/{WEBHOOK}", "--timeout=240s")
+    until("old requests are translated again", lambda: _asked(old))
     old.start(a_plain_pod("old", {"nvidia.com/gpu": "1"}))
 
 
@@ -258,7 +273,7 @@ def test_a_rolling_update_of_the_webhook_fails_no_pod(old: Stage) -> None:
     name = f"deployment/{WEBHOOK}"
     old.kubectl("-n", release.NAMESPACE, "rollout", "restart", name)
     asked = 0
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
         assert _asked(old), f"pod {asked} was refused"
         asked += 1
@@ -279,12 +294,10 @@ def test_a_lost_certificate_is_made_anew_and_trusted(old: Stage) -> None:  # HAM
     old.kubectl("-n", release.NAMESPACE, "patch", "secret", f"{WEBHOOK}-tls", "--type=merge", "-p", patch)
 
     def renewed() -> bool:
-        found = old.kubectl.objects("mutatingwebhookconfiguration", WEBHOOK)[0]["webhooks"][0]["clientConfig"][
-            "caBundle"
-        ]
-        return found != before and _asked(old)
+        found = old.kubectl.objects("mutatingwebhookconfiguration", WEBHOOK)[0]["webhooks"][0]["clientConfig"]
+        return found.get("caBundle", before) != before and _asked(old)
 
-    until("a new certificate is trusted", renewed, 60)
+    until("a new certificate is trusted", renewed)
 
 
 def test_a_trust_that_was_taken_out_is_put_back(old: Stage) -> None:
@@ -293,7 +306,7 @@ def test_a_trust_that_was_taken_out_is_put_back(old: Stage) -> None:
         for hook in hooks:
             hook["clientConfig"].pop("caBundle")
         old.kubectl("patch", kind, WEBHOOK, "--type=merge", "-p", json.dumps({"webhooks": hooks}))
-    until("the trust is back", lambda: _trusts(old.kubectl) and _asked(old), 30)
+    until("the trust is back", lambda: _trusts(old.kubectl) and _asked(old))
 
 
 @pytest.mark.parametrize(
@@ -310,14 +323,12 @@ def test_a_trust_that_was_taken_out_is_put_back(old: Stage) -> None:
     ids=["a claim without amounts", "a template without amounts", "an unknown field", "an unknown kind"],
 )
 def test_a_mistake_is_told_when_it_is_made(old: Stage, found: Object, words: str) -> None:
-    with pytest.raises(KubectlError, match=words):
-        old.create(found)
+    refused(old, found, words)
 
 
 def test_a_mistake_is_told_in_older_versions_of_the_api_too(old: Stage) -> None:  # NV PR#475
     claim = a_claim(version="v1beta2", requests=[{"name": "card", "exactly": {"deviceClassName": SHARE}}])
-    with pytest.raises(KubectlError, match="names neither cores nor memory"):
-        old.create(claim)
+    refused(old, claim, "names neither cores nor memory")
 
 
 def test_configs_of_other_drivers_are_nobodys_business_here(old: Stage) -> None:

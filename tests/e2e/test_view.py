@@ -10,7 +10,7 @@ import yaml
 
 from hack.kubectl import Kubectl, KubectlError
 from tests.e2e.manifests import a_claim, a_pod, a_request, a_template
-from tests.e2e.stage import Stage, until
+from tests.e2e.stage import Stage, becomes, until
 
 pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +44,7 @@ def test_what_is_free_adds_up_before_during_and_after(stage: Stage, egpu: Egpu) 
     assert during["total"]["free"] == before["free"] - 1
     assert [one["cards"] for one in during["namespaces"] if one["name"] == stage.namespace] == [1]
     stage.delete("pod", "pod")
-    until("the card is free again", lambda: egpu("status")["total"] == before, 30)
+    until("the card is free again", lambda: egpu("status")["total"] == before)
 
 
 def test_a_pending_pod_is_told_why(stage: Stage, egpu: Egpu) -> None:
@@ -72,20 +72,19 @@ def test_a_missing_template_and_a_missing_class_are_told(stage: Stage, egpu: Egp
     def waiting() -> dict[str, str]:
         return {pod["name"]: pod["waiting"] for pod in egpu("pods", "-n", stage.namespace)["items"]}
 
-    assert waiting() == {
+    wanted = {
         "first": f"cannot get its cards: ResourceClaimTemplate {stage.namespace}/gone: it does not exist; the pod starts "
         "when somebody makes it",
         "second": "cannot get its cards: DeviceClass gone.example.com: it does not exist; kubectl egpu classes lists "
         "those that do",
     }
+    becomes(wanted, waiting)
 
 
 def test_a_claim_that_nobody_uses_any_more_is_no_card_that_is_lost(stage: Stage, egpu: Egpu) -> None:  # k8s#118613
     stage.start(a_claim("named"), a_pod(claim="named"))
     stage.delete("pod", "pod")
-    until(
-        "the claim is given back", lambda: egpu("claims", "-n", stage.namespace)["items"][0]["state"] == "Waiting", 30
-    )
+    until("the claim is given back", lambda: egpu("claims", "-n", stage.namespace)["items"][0]["state"] == "Waiting")
 
 
 def test_each_card_has_an_object_that_kubectl_prints_well(stage: Stage) -> None:
@@ -95,7 +94,7 @@ def test_each_card_has_an_object_that_kubectl_prints_well(stage: Stage) -> None:
     stage.start(a_template(), a_pod(template="template"))
     name = card_of(stage, "pod")
     holder = f"{stage.namespace}/pod"
-    until("the object names the pod", lambda: holder in row(name), 20)
+    until("the object names the pod", lambda: holder in row(name))
     assert row(name)[:2] == [name, "node1"]
     assert len(stage.kubectl.objects("elasticgpus")) == 4
     found = stage.kubectl.objects("elasticgpu", name)[0]["status"]
@@ -103,17 +102,24 @@ def test_each_card_has_an_object_that_kubectl_prints_well(stage: Stage) -> None:
         "Held", 0, "0", "training.elasticgpu.io",
     )  # fmt: skip
     stage.delete("pod", "pod")
-    until("the object is free again", lambda: "Free" in row(name), 30)
+    until("the object is free again", lambda: "Free" in row(name))
 
 
 def test_objects_are_written_on_change_alone(stage: Stage) -> None:
     def versions() -> list[str]:
         return [found["metadata"]["resourceVersion"] for found in stage.kubectl.objects("elasticgpus")]
 
-    before = until("an object a card", lambda: found if len(found := versions()) == 4 else None, 30)
+    def free() -> list[str] | None:
+        """What a test before this one held is told to be free behind it."""
+        found = stage.kubectl.objects("elasticgpus")
+        states = [one.get("status", {}).get("state") for one in found]
+        return [one["metadata"]["resourceVersion"] for one in found] if states == ["Free"] * 4 else None
+
+    before = until("an object a card, all free", free)
+    assert before
     stage.start(a_pod("other", claims=[{"name": "card", "resourceClaimTemplateName": "template"}]), a_template())
     name = card_of(stage, "other")
-    until("the one object changed", lambda: len(set(versions()) - set(before)) == 1, 20)
+    until("the one object changed", lambda: len(set(versions()) - set(before)) == 1)
     assert stage.kubectl.objects("elasticgpu", name)[0]["metadata"]["resourceVersion"] not in before
 
 
@@ -128,7 +134,12 @@ def test_a_user_of_one_namespace_sees_own_claims_and_nobody_elses(stage: Stage, 
     binding = ("--clusterrole=elastic-gpu-inventory", f"--serviceaccount={stage.namespace}:viewer")
     stage.kubectl("create", "clusterrolebinding", stage.namespace, *binding)
     try:
-        mine = json.loads(user("egpu", "cards", "-n", stage.namespace, "-o", "json"))
+
+        def looked() -> Any:  # it may, once the API server knows of both bindings
+            found = json.loads(user("egpu", "cards", "-n", stage.namespace, "-o", "json"))
+            return found if any(card["state"] == "Held" for card in found["items"]) else None
+
+        mine = until("the rights are there", looked)
         states = sorted(card["state"] for card in mine["items"])
         assert states == ["Held", "Unknown", "Unknown", "Unknown"]
         assert mine["unknown"]["claims"] == f"only those of namespace {stage.namespace} could be read"
@@ -141,7 +152,7 @@ def test_who_views_the_whole_cluster_views_its_cards(stage: Stage, egpu: Egpu, t
     binding = ("--clusterrole=view", f"--serviceaccount={stage.namespace}:viewer")
     stage.kubectl("create", "clusterrolebinding", stage.namespace, *binding)
     try:
-        until("the role is aggregated", lambda: len(user.objects("elasticgpus")) == 4, 30)
+        until("the role is aggregated", lambda: len(user.objects("elasticgpus")) == 4)
         status = json.loads(user("egpu", "status", "-o", "json"))
         assert (status["total"]["unknown"], list(status["unknown"])) == (0, ["nodes"])
     finally:
