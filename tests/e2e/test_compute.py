@@ -23,7 +23,10 @@ from tests.fakes.lender import Lender, state
 from tests.pool.borrowing import LOST, RELEASED, detaching, lent, trusted
 
 pytestmark = pytest.mark.e2e
-_HERE, _THERE = "10.98.7.1", "10.98.7.2"
+_NET = os.getpid() % 16384
+_HERE, _THERE = (f"10.98.{_NET // 64}.{4 * (_NET % 64) + end}" for end in (1, 2))
+_USER = 1_000_000 + 2 * os.getpid()
+"""Net and users of the process's own, so that such tests run side by side, and beside pools of other tests."""
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +67,7 @@ def lender(tmp_path: Path, libraries: Path) -> Lender:
         tmp_path,
         EGPU_PROFILES="ggml-rpc",
         EGPU_PROFILES_FILE=str(profiles),
+        EGPU_FIRST_UID=str(_USER),
         address=_HERE,
     )
 
@@ -124,7 +128,7 @@ async def test_a_server_that_is_killed_in_the_middle_ends_the_session_and_the_le
         assert await client.stdout.readline()
         for path in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # others end meanwhile
-                if path.stat().st_uid == 64000:
+                if path.stat().st_uid == _USER:
                     os.kill(int(path.name), 9)
         assert (await state(api, made, LOST)).reason.startswith("the server ended with signal 9")
         await client.communicate()

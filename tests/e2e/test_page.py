@@ -104,7 +104,7 @@ def test_the_page_shows_each_reader_as_much_as_the_api_server_lets_them_list(sta
         stage("create", "clusterrolebinding", binding, "--clusterrole=elastic-gpu-inventory", f"{account}tenant")
         stage("create", "rolebinding", "tenant", "--clusterrole=view", f"{account}tenant")
         tenant = a_token(stage, "tenant")
-        _, found = until("the rights are there", lambda: _seen(look, f"api/cards/{name}", tenant, [stage.namespace]))
+        found = until("the rights are there", lambda: _seen(look, f"api/cards/{name}", tenant, [stage.namespace]))
         assert found["data"]["card"]["holders"][0]["pods"][0]["name"] == "pod"
         other = Stage.open(stage.kubectl, stage.cluster, "other")
         other("create", "serviceaccount", "tenant")
@@ -116,7 +116,7 @@ def test_the_page_shows_each_reader_as_much_as_the_api_server_lets_them_list(sta
             f"--serviceaccount={other.namespace}:tenant",
         )
         foreign = other("create", "token", "tenant").strip()
-        _, found = until("the rights are there", lambda: _seen(look, f"api/cards/{name}", foreign, []))
+        found = until("the rights are there", lambda: _seen(look, f"api/cards/{name}", foreign, []))
         assert stage.namespace not in json.dumps(found)
         assert found["data"]["card"]["state"] == "Held"
         stage.kubectl("delete", "clusterrolebinding", f"{binding}-other")
@@ -125,10 +125,10 @@ def test_the_page_shows_each_reader_as_much_as_the_api_server_lets_them_list(sta
         stage.kubectl("delete", "clusterrolebinding", binding, "--ignore-not-found")
 
 
-def _seen(look: Look, path: str, token: str, namespaces: list[str]) -> tuple[int, Any] | None:
+def _seen(look: Look, path: str, token: str, namespaces: list[str]) -> Any:
     """The answer to who may look into these, which the API server learns one binding after the other."""
     status, found = look(path, token)
-    return (status, found) if status == 200 and found["as"]["namespaces"] == namespaces else None
+    return found if status == 200 and found["as"]["namespaces"] == namespaces else None
 
 
 def test_a_pod_says_which_card_it_got_and_why_another_waits(stage: Stage) -> None:
