@@ -14,6 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
+import msgspec
+from msgspec import structs
+
 from api import errors
 from cli import gatherer, kubectl, queries, settings, sheets, status, tables, templates
 from view import document, join, objects, picture
@@ -151,7 +154,7 @@ def _with_reasons(asked: Asked, rows: Sequence[picture.Pod]) -> Sequence[picture
 
     told = explaining.pending(asked.way, asked.now, waiting)
     said = ((pod, told.get((pod.namespace, pod.name), (pod.waiting, pod.reason))) for pod in rows)
-    return [dataclasses.replace(pod, waiting=waiting, reason=reason) for pod, (waiting, reason) in said]
+    return [structs.replace(pod, waiting=waiting, reason=reason) for pod, (waiting, reason) in said]
 
 
 def _wanted(asked: Asked, namespace: str) -> tuple[queries.Query, ...]:
@@ -297,8 +300,6 @@ def print_document(content: dict[str, Any], asked: Asked) -> None:
 def _json(content: dict[str, Any]) -> str:
     if len(content.get("items", ())) < _MANY:
         return json.dumps(content, indent=4)
-    import msgspec  # noqa: PLC0415  costs more than it saves on short lists
-
     return msgspec.json.format(msgspec.json.encode(content), indent=4).decode()
 
 

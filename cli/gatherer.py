@@ -7,6 +7,7 @@ What could not be read is a Part with its reason. Where there is no API server t
 picture: that is an error.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,7 +33,7 @@ def gather(way: kubectl.Kubectl, wanted: Sequence[queries.Query], namespace: str
 
 
 def _asked(way: kubectl.Kubectl, wanted: Sequence[queries.Query]) -> dict[queries.Kind, objects.Part[Any]]:
-    answers = way.ask(query.path for query in wanted)
+    answers = way.read((query.path, functools.partial(_listed, query)) for query in wanted)
     found: dict[queries.Kind, objects.Part[Any]] = {}
     for query, answer in zip(wanted, answers, strict=True):
         part = _part(query, answer)
@@ -57,8 +58,13 @@ def _part(query: queries.Query, answer: kubectl.Answer) -> objects.Part[Any]:
         return objects.Part()
     if answer.reason:
         return objects.Part(unknown=query.why_not(answer.reason, answer.words))
+    found: objects.Part[Any] = answer.data
+    return found
+
+
+def _listed(query: queries.Query, text: bytes) -> objects.Part[Any]:
     namespace = query.namespace if query.instead else ""
-    return reader.part(answer.data.get("items") or (), query.read, namespace=namespace, partial=query.partial)
+    return reader.part(reader.items(query.read, text), query.read, namespace=namespace, partial=query.partial)
 
 
 def _of(wanted: Sequence[queries.Query], kind: queries.Kind) -> queries.Query:

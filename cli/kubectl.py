@@ -5,18 +5,19 @@ batch run side by side, each into a file of its own, so that none waits for anot
 """
 
 import contextlib
-import json
+import itertools
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
+import msgspec
+
 from api import errors
 
-_LARGE = 2**19
-"""From here on a faster decoder is worth its import."""
+Decode = Callable[[bytes], Any]
 _SERVER_SAID = re.compile(r"Error from server \((\w+)\): ?(.*)", re.DOTALL)
 _KLOG = re.compile(r"^[EIWF]\d{4} [^\]]*\] ?.*\n?", re.MULTILINE)
 
@@ -39,37 +40,47 @@ class Kubectl:
 
     def ask(self, paths: Iterable[str]) -> list[Answer]:
         """One answer a path, in their order. Waits for all."""
-        return self._run([["get", "--raw", path] for path in paths], decode=True)
+        return self.read((path, msgspec.json.decode) for path in paths)
 
     def texts(self, paths: Iterable[str]) -> list[Answer]:
         """As `ask`, for answers that are not JSON."""
-        return self._run([["get", "--raw", path] for path in paths], decode=False)
+        return self.read((path, bytes.decode) for path in paths)
+
+    def read(self, wanted: Iterable[tuple[str, Decode]]) -> list[Answer]:
+        """As `ask`, each answer decoded by what goes with its path, while the later ones still come."""
+        return self._run([(["get", "--raw", path], decode, b"") for path, decode in wanted])
 
     def create(self, *posted: tuple[str, Mapping[str, Any]]) -> list[Answer]:
         """Each (path, body), posted; its answer. Waits for all."""
-        questions = [["create", "--raw", path, "-f", "-"] for path, _ in posted]
-        return self._run(questions, decode=True, inputs=[json.dumps(body).encode() for _, body in posted])
+        return self._run(
+            [
+                (["create", "--raw", path, "-f", "-"], msgspec.json.decode, msgspec.json.encode(body))
+                for path, body in posted
+            ]
+        )
 
     def delete(self, path: str) -> Answer:
-        (answer,) = self._run([["delete", "--raw", path]], decode=True)
+        (answer,) = self._run([(["delete", "--raw", path], msgspec.json.decode, b"")])
         return answer
 
     def namespace(self) -> str:
         """The namespace of the context in use."""
-        (answer,) = self._run([["config", "view", "--minify", "-o", "jsonpath={..namespace}"]], decode=False)
+        question = ["config", "view", "--minify", "-o", "jsonpath={..namespace}"]
+        (answer,) = self._run([(question, bytes.decode, b"")])
         return str(answer.data or "").strip() or "default"
 
-    def _run(self, questions: Sequence[Sequence[str]], *, decode: bool, inputs: Sequence[bytes] = ()) -> list[Answer]:
+    def _run(self, questions: Iterable[tuple[Sequence[str], Decode, bytes]]) -> list[Answer]:
+        """Each with what it is given to read."""
         with contextlib.ExitStack() as stack:
             running = []
-            for number, question in enumerate(questions):
+            for question, decode, text in questions:
                 out, err, given = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
-                given.write(inputs[number] if inputs else b"")
+                given.write(text)
                 given.seek(0)
                 process = self._started(question, out, err, given)
                 stack.callback(_ended, process)
-                running.append((process, out, err))
-            return [_answer(process, out, err, decode=decode) for process, out, err in running]
+                running.append((process, out, err, decode))
+            return list(itertools.starmap(_answer, running))
 
     def _started(
         self, question: Sequence[str], out: IO[bytes], err: IO[bytes], given: IO[bytes]
@@ -83,7 +94,7 @@ class Kubectl:
             ) from error
 
 
-def _answer(process: subprocess.Popen[bytes], out: IO[bytes], err: IO[bytes], *, decode: bool) -> Answer:
+def _answer(process: subprocess.Popen[bytes], out: IO[bytes], err: IO[bytes], decode: Decode) -> Answer:
     code = process.wait()
     err.seek(0)
     words = _KLOG.sub("", err.read().decode(errors="replace")).strip()
@@ -91,16 +102,7 @@ def _answer(process: subprocess.Popen[bytes], out: IO[bytes], err: IO[bytes], *,
         found = _SERVER_SAID.match(words)
         return Answer(reason=found[1], words=words) if found else Answer(reason="Unreachable", words=words)
     out.seek(0)
-    data = out.read()
-    return Answer(data=_decoded(data) if decode else data.decode())
-
-
-def _decoded(data: bytes) -> Any:
-    if len(data) < _LARGE:
-        return json.loads(data)
-    import msgspec  # noqa: PLC0415  costs more than it saves on small answers
-
-    return msgspec.json.decode(data)
+    return Answer(data=decode(out.read()))
 
 
 def _ended(process: subprocess.Popen[bytes]) -> None:

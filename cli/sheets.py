@@ -20,6 +20,7 @@ _COLOURS = {
     picture.State.BLOCKED: "red",
     picture.State.UNKNOWN: "magenta",
 }
+_STATES = {state: Cell(text=state.value, colour=colour) for state, colour in _COLOURS.items()}
 _PHASES = {"Attached": "green", "Attaching": "yellow", "Releasing": "yellow", "Lost": "red", "Failed": "red"}
 _PREFIX, _DIGITS, _TAIL = "gpu-", 8, 4
 
@@ -279,7 +280,7 @@ def _card(card: picture.Card, style: Style, *, lent: bool) -> Row:
         card.place,
         style.card(card.name),
         card.model or tables.UNKNOWN,
-        Cell(text=card.state.value, colour=_COLOURS[card.state]),
+        _STATES[card.state],
         tables.size(card.capacity.get(names.MEMORY)),
         tables.UNKNOWN if card.free is None else tables.size(card.free.get(names.MEMORY)),
         tables.UNKNOWN if card.free is None else tables.NONE if cores is None else f"{cores}%",

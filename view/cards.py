@@ -8,17 +8,20 @@ What must stay true: only a pool's newest generation counts, as for the schedule
 consumed capacity holds the whole card; claims with admin access hold nothing.
 """
 
-import dataclasses
 import functools
+import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+from msgspec import structs
 
 from api import names
 from view import lent, objects, picture
 
 Key = tuple[str, str]
 """(pool, device)"""
+_Sizes = tuple[tuple[str, int], ...]
 _Held = tuple[objects.Claim, objects.Result]
 _BLOCKING = ("NoSchedule", "NoExecute")
 _EXHAUSTIBLE = ("memory", "shares")
@@ -27,29 +30,19 @@ _EXHAUSTIBLE = ("memory", "shares")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """A pool as its newest slices have it."""
+    """A pool as its newest slices have it. `incomplete`: what is missing, in words; empty where the pool is whole."""
 
     name: str
     node: str
     generation: int
     slices: tuple[objects.Slice, ...]
-
-    @property
-    def remote(self) -> bool:
-        return any(item.remote for item in self.slices)
+    remote: bool
+    incomplete: str
 
     @property
     def order(self) -> tuple[bool, str, str]:
         """By node; remote pools after all nodes."""
         return self.remote, self.node, self.name
-
-    @property
-    def incomplete(self) -> str:
-        """What is missing, in words; empty where the pool is whole."""
-        wanted = max(item.of for item in self.slices)
-        if len(self.slices) == wanted:
-            return ""
-        return f"pool {self.name} has {len(self.slices)} of {wanted} slices of generation {self.generation}"
 
 
 def pools(slices: Iterable[objects.Slice]) -> tuple[Pool, ...]:
@@ -61,7 +54,18 @@ def pools(slices: Iterable[objects.Slice]) -> tuple[Pool, ...]:
         newest = max(item.generation for item in members)
         current = tuple(sorted((item for item in members if item.generation == newest), key=lambda item: item.name))
         node = next((item.node for item in current if item.node), "")
-        found.append(Pool(name=name, node=node, generation=newest, slices=current))
+        wanted = max(item.of for item in current)
+        missing = f"pool {name} has {len(current)} of {wanted} slices of generation {newest}"
+        found.append(
+            Pool(
+                name=name,
+                node=node,
+                generation=newest,
+                slices=current,
+                remote=any(item.remote for item in current),
+                incomplete="" if len(current) == wanted else missing,
+            )
+        )
     return tuple(found)
 
 
@@ -99,7 +103,7 @@ def amounts(result: objects.Result, capacity: Mapping[str, int]) -> Mapping[str,
 
 
 @functools.lru_cache(maxsize=8192)
-def sizes(of: tuple[tuple[str, int], ...]) -> Mapping[str, int]:
+def sizes(of: _Sizes) -> Mapping[str, int]:
     """One for all cards and holders that are alike: most of a cluster's are."""
     return dict(of)
 
@@ -161,11 +165,13 @@ def _tainted(
 ) -> objects.Device:
     """With the taints that rules put on it. Kept back for claims it is only when one of them has released it."""
     mine = [rule for rule in rules if rule.device in ("", device.name)]
-    uids = {claim.uid for claim, _ in at} if mine else set()
+    if not mine:
+        return device
+    uids = {claim.uid for claim, _ in at}
     more = tuple(
         rule.taint for rule in mine if not rule.retained_for or not (unknown or uids.issuperset(rule.retained_for))
     )
-    return dataclasses.replace(device, taints=(*device.taints, *more)) if more else device
+    return structs.replace(device, taints=(*device.taints, *more)) if more else device
 
 
 def _card(
@@ -178,9 +184,11 @@ def _card(
 ) -> picture.Card:
     capacity = sizes(device.capacity)
     at = sorted(results, key=lambda pair: (pair[0].since or pair[0].created, pair[0].namespace, pair[0].name))
-    holders = tuple(_holder(claim, result, capacity, uses, leases) for claim, result in at if not result.admin)
+    holding = [(claim, result) for claim, result in at if not result.admin]
+    holders = tuple([_holder(claim, result, capacity, uses, leases) for claim, result in holding])
     attached = {holder.attachment.lease for holder in holders if holder.attachment} if leases else ()
-    free: Mapping[str, int] | None = _free(device, capacity, holders)
+    taken = tuple([result.consumed for _, result in holding])
+    free: Mapping[str, int] | None = _left(device.capacity, taken, device.shared)
     state, reason = _state(device, pool, holders, free or {})
     if unknown and state is not picture.State.HELD:
         state, reason, free = picture.State.UNKNOWN, unknown, None
@@ -197,10 +205,10 @@ def _card(
         capacity=capacity,
         free=free,
         holders=holders,
-        observers=tuple(_holder(claim, result, {}, uses, ()) for claim, result in at if result.admin),
+        observers=tuple([_holder(claim, result, {}, uses, ()) for claim, result in at if result.admin]),
         taints=device.taints,
         remote=pool.remote,
-        ending=tuple(lent.attachment(one) for one in leases if one.name not in attached),
+        ending=tuple([lent.attachment(one) for one in leases if one.name not in attached]),
     )
 
 
@@ -211,7 +219,7 @@ def _holder(
     uses: Uses,
     leases: tuple[objects.Lease, ...],
 ) -> picture.Holder:
-    lease = lent.own(leases, claim.uid)
+    lease = lent.own(leases, claim.uid) if leases else None
     return picture.Holder(
         namespace=claim.namespace,
         claim=claim.name,
@@ -222,39 +230,43 @@ def _holder(
         amounts={} if result.admin else amounts(result, capacity),
         share_id=result.share_id,
         enforcement=result.enforcement,
-        pods=tuple(_pods(claim, result.request, uses)),
+        pods=tuple([_pod(pod, claim, result.request, uses) for pod in claim.reserved_for]),
         node=claim.node or (lease.node if lease else "") if result.remote else "",
         attachment=lent.attachment(lease) if lease else None,
     )
 
 
-def _pods(claim: objects.Claim, request: str, uses: Uses) -> Iterator[picture.PodUse]:
-    for name, uid in claim.reserved_for:
-        inside = containers(uses[uid], claim.name, request) if uid in uses else None
-        yield picture.PodUse(name=name, uid=uid, containers=inside)
+def _pod(pod: tuple[str, str], claim: objects.Claim, request: str, uses: Uses) -> picture.PodUse:
+    name, uid = pod
+    inside = containers(uses[uid], claim.name, request) if uid in uses else None
+    return picture.PodUse(name=name, uid=uid, containers=inside)
 
 
-def _free(
-    device: objects.Device, capacity: Mapping[str, int], holders: tuple[picture.Holder, ...]
+@functools.lru_cache(maxsize=8192)
+def _left(
+    capacity: _Sizes,
+    taken: tuple[_Sizes, ...],
+    shared: bool,  # noqa: FBT001  a value, not a switch
 ) -> Mapping[str, int]:
-    if holders and not device.shared:
-        return sizes(tuple((name, 0) for name in capacity))
-    taken: defaultdict[str, int] = defaultdict(int)
-    for holder in holders:
-        for name, amount in holder.amounts.items():
-            taken[name] += amount
-    return sizes(tuple((name, max(0, total - taken[name])) for name, total in capacity.items()))
+    """Of all cards that are alike and held alike; where it is not said what of it is taken, all is."""
+    if taken and not shared:
+        return sizes(tuple((name, 0) for name, _ in capacity))
+    sums: defaultdict[str, int] = defaultdict(int)
+    for name, amount in itertools.chain.from_iterable(one or capacity for one in taken):
+        sums[name] += amount
+    return sizes(tuple((name, max(0, total - sums[name])) for name, total in capacity))
 
 
 def _state(
     device: objects.Device, pool: Pool, holders: tuple[picture.Holder, ...], free: Mapping[str, int]
 ) -> tuple[picture.State, str]:
-    blocked = next((f"taint {_said(one)}" for one in device.taints if one.effect in _BLOCKING), "") or pool.incomplete
+    blocked = [f"taint {_said(one)}" for one in device.taints if one.effect in _BLOCKING]
+    why = blocked[0] if blocked else pool.incomplete
     if not holders:
-        return (picture.State.BLOCKED, blocked) if blocked else (picture.State.FREE, "")
+        return (picture.State.BLOCKED, why) if why else (picture.State.FREE, "")
     limits = [free[name] for name in _EXHAUSTIBLE if name in free]
-    if blocked or not device.shared or not limits or min(limits) == 0:
-        return picture.State.HELD, blocked
+    if why or not device.shared or not limits or min(limits) == 0:
+        return picture.State.HELD, why
     return picture.State.PARTLY, ""
 
 

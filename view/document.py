@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import msgspec
+
 from view import join
 
 API_VERSION = "view.elasticgpu.io/v1alpha1"
@@ -30,6 +32,8 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {_camel(field.name): plain(getattr(value, field.name)) for field in fields(value)}
     match value:
+        case msgspec.Struct():
+            return {_camel(name): plain(getattr(value, name)) for name in value.__struct_fields__}
         case enum.Enum():
             return value.value
         case Mapping():

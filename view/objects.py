@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+import msgspec
+
 T = TypeVar("T")
 Reference = tuple[str, str]
 """(namespace, name)"""
@@ -30,8 +32,7 @@ class Part(Generic[T]):
         return not (self.unknown or self.namespace or self.partial or self.unreadable)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taint:
+class Taint(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     value: str
     effect: str
@@ -57,8 +58,7 @@ class TaintRule:
         return self.driver in ("", driver)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class Device(msgspec.Struct, frozen=True, kw_only=True):
     """`capacity` in whole units: bytes, percent, pieces. `shared`: several claims may hold parts of it."""
 
     name: str
@@ -71,8 +71,7 @@ class Device:
     taints: tuple[Taint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slice:
+class Slice(msgspec.Struct, frozen=True, kw_only=True):
     """`remote`: of cards that are reached over the network; its pool is a remote pool, and no node's."""
 
     name: str
@@ -86,8 +85,7 @@ class Slice:
     remote: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(msgspec.Struct, frozen=True, kw_only=True):
     """One device of an allocation. `consumed` is empty where the server stored no capacity for it.
 
     awaited: why the pod may not have it yet, of a remote card that is not attached.
@@ -104,8 +102,7 @@ class Result:
     awaited: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """`classes`: request -> class, a subrequest under `request/subrequest`. `results`: devices of our drivers alone.
 
     node: the one that the allocation is good for, where it is one.
@@ -129,8 +126,7 @@ class Claim:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class Use(msgspec.Struct, frozen=True, kw_only=True):
     """A container that uses a request of a claim; no request means all of them."""
 
     container: str
@@ -138,8 +134,7 @@ class Use:
     request: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pod:
+class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that names claims. `claims`: the pod's word for it -> the claim object, empty where it is not made yet."""
 
     namespace: str
@@ -157,8 +152,7 @@ class Pod:
     container_says: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     status: str
     reason: str
@@ -166,8 +160,7 @@ class Condition:
     since: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GPUClass:
+class GPUClass(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     created: str
     backend: str = ""
@@ -176,23 +169,20 @@ class GPUClass:
     conditions: tuple[Condition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceClass:
+class DeviceClass(msgspec.Struct, frozen=True, kw_only=True):
     """`ours`: its selectors name our driver, or it has none and takes every device."""
 
     name: str
     ours: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     ready: bool
     since: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverPod:
+class DriverPod(msgspec.Struct, frozen=True, kw_only=True):
     """A pod of the node driver: whether someone answers for the node's cards.
 
     port: where it tells its series, 0 where it does not say. version: of its chart. account: whose rights it has.
@@ -208,8 +198,7 @@ class DriverPod:
     account: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemotePool:
+class RemotePool(msgspec.Struct, frozen=True, kw_only=True):
     """Where cards can be had over the network. `reachable` is None where `reason` says why it is not known.
 
     version: of the agent that answers. cards, leases: as the pool itself counts them.
@@ -226,8 +215,7 @@ class RemotePool:
     leases: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """A claim's hold on a remote card. `uid`: of the claim. `since`: when the phase began."""
 
     name: str

@@ -6,7 +6,8 @@ of a card are disjoint and add up to the total. What is not known is None, and n
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from view import objects
 
@@ -26,8 +27,7 @@ class State(enum.StrEnum):
     """Whether somebody holds it could not be read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodUse:
+class PodUse(msgspec.Struct, frozen=True, kw_only=True):
     """A pod at a claim. `containers` is None where the pod was not read."""
 
     name: str
@@ -35,8 +35,7 @@ class PodUse:
     containers: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attachment:
+class Attachment(msgspec.Struct, frozen=True, kw_only=True):
     """The lease by which a claim has a remote card.
 
     runs_out: when its pool ends it at the latest, since nobody renews it any more; empty while it is renewed.
@@ -49,8 +48,7 @@ class Attachment:
     runs_out: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
     """A claim at a card. `amounts`: what it takes of the card. `enforcement`: what the node says holds it to that.
 
     node: where a remote card is used. attachment: None for a card in a node, and where the leases are not known.
@@ -70,8 +68,7 @@ class Holder:
     attachment: Attachment | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """A lease of a remote card, and whether its claim holds that card: None where that is not known."""
 
     name: str
@@ -90,8 +87,7 @@ class Lease:
     held: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class Card(msgspec.Struct, frozen=True, kw_only=True):
     """`free`: what is left of each capacity; None where that is not known. `observers` hold nothing: admin access.
 
     remote: its place is a pool, and `node` is empty. ending: leases of claims that hold it no more.
@@ -124,8 +120,7 @@ class Card:
         return f"of pool {self.pool}" if self.remote else f"on node {self.node}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """Cards by state. `memory_free` is None where a card's is not known."""
 
     total: int = 0
@@ -138,8 +133,7 @@ class Tally:
     memory_free: int | None = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class Model(msgspec.Struct, frozen=True, kw_only=True):
     """Remote cards are counted apart: not every claim can get one."""
 
     name: str
@@ -147,8 +141,7 @@ class Model:
     remote: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(msgspec.Struct, frozen=True, kw_only=True):
     """`ready` and `driver` are None where they are not known; `driver` is whether one answers for the cards."""
 
     name: str
@@ -158,8 +151,7 @@ class Node:
     driver: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     """A taint that cards of a pool have, how many, and since when."""
 
     taint: str
@@ -167,8 +159,7 @@ class Trouble:
     since: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemotePool:
+class RemotePool(msgspec.Struct, frozen=True, kw_only=True):
     """Cards that can be had over the network. `reachable` is None where `reason` says why it is not known.
 
     known: whether there is a RemotePool of that name, None where that could not be read. `leases`: None likewise.
@@ -188,8 +179,7 @@ class RemotePool:
     troubles: tuple[Trouble, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Booked:
+class Booked(msgspec.Struct, frozen=True, kw_only=True):
     """What a namespace, a workload type or a class holds. Cards are counted once, however many hold a part of them."""
 
     name: str
@@ -199,8 +189,7 @@ class Booked:
     memory: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Class:
+class Class(msgspec.Struct, frozen=True, kw_only=True):
     """`matching` is None while the controller has not counted. `ready` as its condition has it, empty without one."""
 
     name: str
@@ -214,8 +203,7 @@ class Class:
     waiting: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodCard:
+class PodCard(msgspec.Struct, frozen=True, kw_only=True):
     """A card that a pod has, and by which request it has it. `node` is that of the card: a remote one has none."""
 
     card: str
@@ -230,8 +218,7 @@ class PodCard:
     remote: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pod:
+class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """`waiting`: why it does not run yet, empty where it does. `reason`: that in one word, of the list of reasons. `evidence`: what the scheduler or the kubelet says."""
 
     namespace: str
@@ -248,8 +235,7 @@ class Pod:
     waits_since: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """`state`: Waiting, Allocated (nobody uses it) or InUse; Deleting goes first. `nodes`: where its cards are used."""
 
     namespace: str
@@ -266,8 +252,7 @@ class Claim:
     """Remote ones."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is wrong, since when, and the command that clears it or shows more.
 
     namespace: of the claim or pod that it names; empty where it is about a card, a node, a pool or a class.

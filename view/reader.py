@@ -7,19 +7,25 @@ goes no further than here. What many objects name is one string for all of them:
 as large again without.
 """
 
+import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
+import msgspec
+
 from api import errors, names, quantity
-from view import objects
+from view import objects, wire
 
 T = TypeVar("T")
+B = TypeVar("B", bound=wire.Slice | wire.Claim)
 JSON = Mapping[str, Any]
 _METRICS_PORT = "metrics"
 _OWN = f"{names.LOCAL_DRIVER}/"
 _OURS = (names.LOCAL_DRIVER, names.REMOTE_DRIVER)
+_NOTHING = wire.Attribute()
+_one = sys.intern
 
 
 def part(
@@ -39,20 +45,31 @@ def part(
     return objects.Part(items=tuple(found), namespace=namespace, partial=partial, unreadable=tuple(unreadable))
 
 
-def slice_(data: JSON) -> objects.Slice | None:
-    meta, spec = data["metadata"], data["spec"]
-    if spec["driver"] not in _OURS:
+def items(read: Callable[[Any], Any], text: bytes) -> Iterable[Any]:
+    """What a list in JSON has for `read`. One item that is not of its form must not cost the others: then all are had
+    as JSON, and `part` finds which it is.
+    """
+    if decoder := _LISTS.get(read):
+        with contextlib.suppress(msgspec.ValidationError):
+            found: wire.List[Any] = decoder.decode(text)
+            return found.items or ()
+    return msgspec.json.decode(text).get("items") or ()
+
+
+def slice_(data: JSON | wire.Slice) -> objects.Slice | None:
+    found = data if isinstance(data, wire.Slice) else _body(data, wire.Slice)
+    meta, spec = found.metadata, found.spec
+    if spec.driver not in _OURS:
         return None
-    pool = spec["pool"]
     return objects.Slice(
-        name=meta["name"],
-        pool=_one(pool["name"]),
-        generation=pool.get("generation", 0),
-        of=pool.get("resourceSliceCount", 1),
-        node=_one(spec.get("nodeName") or ""),
-        created=_one(meta.get("creationTimestamp", "")),
-        devices=tuple(_device(item) for item in spec.get("devices") or ()),
-        remote=spec["driver"] == names.REMOTE_DRIVER,
+        name=meta.name,
+        pool=_one(spec.pool.name),
+        generation=spec.pool.generation,
+        of=spec.pool.resource_slice_count,
+        node=_one(spec.node_name or ""),
+        created=_one(meta.creation_timestamp or ""),
+        devices=tuple(map(_device, spec.devices or ())),
+        remote=spec.driver == names.REMOTE_DRIVER,
     )
 
 
@@ -72,36 +89,28 @@ def taint_rule(data: JSON) -> objects.TaintRule | None:
     )
 
 
-def claim(data: JSON) -> objects.Claim:
+def claim(data: JSON | wire.Claim) -> objects.Claim:
     """Any claim; of other drivers' devices it only says that it is allocated."""
-    meta, status = data["metadata"], data.get("status") or {}
-    allocation = status.get("allocation")
-    results = (allocation or {}).get("devices", {}).get("results") or ()
-    ours = [item for item in results if item["driver"] in _OURS]
-    told = {
-        (item["pool"], item["device"], item.get("shareID", "")): item
-        for item in status.get("devices") or ()
-        if item.get("driver") in _OURS
-    }
-    users = status.get("reservedFor") or ()
-    pods = tuple(
-        (_one(item["name"]), _one(item["uid"]))
-        for item in users
-        if item.get("resource") == "pods" and not item.get("apiGroup")
-    )
+    found = data if isinstance(data, wire.Claim) else _body(data, wire.Claim)
+    meta, status = found.metadata, found.status or wire.ClaimStatus()
+    allocation = status.allocation or wire.Allocation()
+    results = (allocation.devices or wire.Results()).results or ()
+    told = {(one.pool, one.device, one.share_id or ""): one for one in status.devices or () if one.driver in _OURS}
+    users = status.reserved_for or ()
+    pods = [(_one(one.name), _one(one.uid)) for one in users if one.resource == "pods" and not one.api_group]
     return objects.Claim(
-        namespace=_one(meta["namespace"]),
-        name=_one(meta["name"]),
-        uid=meta["uid"],
-        created=_one(meta.get("creationTimestamp", "")),
-        classes=_alike(tuple(_classes(data.get("spec") or {}))),
-        allocated=allocation is not None,
-        since=_one((allocation or {}).get("allocationTimestamp") or ""),
-        results=tuple(_result(item, told) for item in ours),
-        reserved_for=pods,
+        namespace=_one(meta.namespace),
+        name=_one(meta.name),
+        uid=meta.uid,
+        created=_one(meta.creation_timestamp or ""),
+        classes=_alike(tuple(_classes(found.spec))),
+        allocated=status.allocation is not None,
+        since=_one(allocation.allocation_timestamp or ""),
+        results=tuple([_result(one, told) for one in results if one.driver in _OURS]),
+        reserved_for=tuple(pods),
         other_users=len(users) - len(pods),
-        deleting="deletionTimestamp" in meta,
-        node=_node((allocation or {}).get("nodeSelector")),
+        deleting=meta.deletion_timestamp is not None,
+        node=_node(allocation.node_selector),
     )
 
 
@@ -205,18 +214,24 @@ def _ports(pod: JSON) -> Iterable[JSON]:
     return (port for one in pod["spec"].get("containers") or () for port in one.get("ports") or ())
 
 
-def _device(data: JSON) -> objects.Device:
-    attributes, capacity = data.get("attributes") or {}, data.get("capacity") or {}
+def _device(found: wire.Device) -> objects.Device:
+    its = found.attributes or wire.Attributes()
     return objects.Device(
-        name=_one(data["name"]),
-        uuid=_own(attributes, names.UUID).get("string"),
-        model=_alike(_own(attributes, names.PRODUCT_NAME).get("string")),
-        bus_id=_alike((attributes.get(names.PCI_BUS_ID) or {}).get("string")),
-        driver_version=_alike(_own(attributes, names.DRIVER_VERSION).get("version")),
-        capacity=_amounts(tuple((key, value["value"]) for key, value in capacity.items())),
-        shared=bool(data.get("allowMultipleAllocations")),
-        taints=tuple(_taint(item) for item in data.get("taints") or () if item["key"] != names.ALLOCATED_BY_TAINT),
+        name=_one(found.name),
+        uuid=(its.uuid or its.own_uuid or _NOTHING).string,
+        model=_alike((its.product_name or its.own_product_name or _NOTHING).string),
+        bus_id=_alike((its.bus_id or _NOTHING).string),
+        driver_version=_alike((its.driver_version or its.own_driver_version or _NOTHING).version),
+        capacity=_amounts(tuple([(name, amount.value) for name, amount in (found.capacity or {}).items()])),
+        shared=bool(found.allow_multiple_allocations),
+        taints=tuple(_taints(found.taints)) if found.taints else (),
     )
+
+
+def _taints(found: Iterable[wire.Taint]) -> Iterator[objects.Taint]:
+    for one in found:
+        if one.key != names.ALLOCATED_BY_TAINT:
+            yield objects.Taint(key=one.key, value=one.value or "", effect=one.effect, since=one.time_added or "")
 
 
 def _taint(data: JSON) -> objects.Taint:
@@ -261,50 +276,49 @@ def lease(data: JSON) -> objects.Lease:
     )
 
 
-def _result(data: JSON, told: Mapping[tuple[str, str, str], JSON]) -> objects.Result:
-    consumed = data.get("consumedCapacity") or {}
-    said = told.get((data["pool"], data["device"], data.get("shareID", ""))) or {}
-    held = (said.get("data") or {}).get("enforcement", "")
+def _result(found: wire.Result, told: Mapping[tuple[str, str, str], wire.Said]) -> objects.Result:
+    said = told.get((found.pool, found.device, found.share_id or ""))
+    held = said.data.get("enforcement", "") if said and said.data else ""
     if isinstance(held, dict):
         held = ", ".join(f"{name}: {rung}" for name, rung in sorted(held.items()))
     return objects.Result(
-        request=_one(data["request"]),
-        pool=_one(data["pool"]),
-        device=_one(data["device"]),
-        admin=bool(data.get("adminAccess")),
-        share_id=data.get("shareID") or "",
-        consumed=_amounts(tuple(consumed.items())),
+        request=_one(found.request),
+        pool=_one(found.pool),
+        device=_one(found.device),
+        admin=bool(found.admin_access),
+        share_id=found.share_id or "",
+        consumed=_amounts(tuple((found.consumed_capacity or {}).items())),
         enforcement=_alike(str(held)),
-        remote=data["driver"] == names.REMOTE_DRIVER,
-        awaited=_awaited(data, said),
+        remote=found.driver == names.REMOTE_DRIVER,
+        awaited=_awaited(found, said) if found.binding_conditions else "",
     )
 
 
-def _awaited(result: JSON, said: JSON) -> str:
+def _awaited(result: wire.Result, said: wire.Said | None) -> str:
     """A card with binding conditions is the pod's when they are true."""
-    if names.ATTACHED not in (result.get("bindingConditions") or ()):
+    if names.ATTACHED not in (result.binding_conditions or ()):
         return ""
-    told = {one.type: one for one in _conditions(said) if one.status == "True"}
+    told = {one.type: one for one in (said and said.conditions) or () if one.status == "True"}
     if failed := told.get(names.ATTACH_FAILED):
-        return f"could not be attached: {failed.message or failed.reason}"
+        return f"could not be attached: {failed.message or failed.reason or ''}"
     return "" if names.ATTACHED in told else "is being attached"
 
 
-def _node(selector: JSON | None) -> str:
+def _node(selector: wire.NodeSelector | None) -> str:
     """The name in a selector of the form that one node has; else nothing."""
-    match (selector or {}).get("nodeSelectorTerms"):
-        case [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [str() as name]}]}]:
+    match selector and selector.node_selector_terms:
+        case [wire.Term(match_fields=[wire.Requirement(key="metadata.name", operator="In", values=[name])])]:
             return name
         case _:
             return ""
 
 
-def _classes(spec: JSON) -> Iterable[tuple[str, str]]:
-    for item in (spec.get("devices") or {}).get("requests") or ():
-        if exactly := item.get("exactly"):
-            yield item["name"], exactly["deviceClassName"]
-        for sub in item.get("firstAvailable") or ():
-            yield f"{item['name']}/{sub['name']}", sub["deviceClassName"]
+def _classes(spec: wire.ClaimSpec | None) -> Iterable[tuple[str, str]]:
+    for one in (spec and spec.devices and spec.devices.requests) or ():
+        if one.exactly:
+            yield one.name, one.exactly.device_class_name
+        for sub in one.first_available or ():
+            yield f"{one.name}/{sub.name}", sub.device_class_name
 
 
 def _conditions(status: JSON) -> tuple[objects.Condition, ...]:
@@ -320,11 +334,6 @@ def _conditions(status: JSON) -> tuple[objects.Condition, ...]:
     )
 
 
-def _own(entries: JSON, name: str) -> JSON:
-    found: JSON = entries.get(name) or entries.get(_OWN + name) or {}
-    return found
-
-
 @functools.lru_cache(maxsize=4096)
 def _amounts(given: tuple[tuple[str, str | int], ...]) -> tuple[tuple[str, int], ...]:
     """One tuple for all cards and claims that are alike, in the order of its names."""
@@ -334,17 +343,28 @@ def _amounts(given: tuple[tuple[str, str | int], ...]) -> tuple[tuple[str, int],
     return found
 
 
-def _one(word: str) -> str:
-    return sys.intern(word)
-
-
 @functools.lru_cache(maxsize=4096)
 def _alike(value: T) -> T:
     """The same object for equal values, of those that few differ in."""
     return value
 
 
+def _body(data: JSON, kind: type[B]) -> B:
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        raise errors.Invalid(str(error)) from error
+
+
+_LISTS: Mapping[Callable[[Any], Any], msgspec.json.Decoder[Any]] = {
+    slice_: msgspec.json.Decoder(wire.List[wire.Slice]),
+    claim: msgspec.json.Decoder(wire.List[wire.Claim]),
+}
+
+
 def _named(item: Any) -> str:
+    if isinstance(item, wire.Slice | wire.Claim):
+        return "/".join(filter(None, (item.metadata.namespace, item.metadata.name)))
     try:
         meta = item["metadata"]
         return "/".join(filter(None, (meta.get("namespace"), meta["name"])))

@@ -6,9 +6,10 @@ What must stay true: numbers are those of the whole cluster for everybody, so th
 for the other; what is left out is counted or empty, and never looks as if it were not there.
 """
 
-import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+from msgspec import structs
 
 from view import picture
 
@@ -27,11 +28,11 @@ def card(found: picture.Card, scope: Scope) -> picture.Card:
     """A holder of another namespace keeps its amounts, its class and its time."""
     if scope.namespaces is None:
         return found
-    return dataclasses.replace(
+    return structs.replace(
         found,
         holders=tuple(_holder(one, scope) for one in found.holders),
         observers=tuple(_holder(one, scope) for one in found.observers),
-        ending=tuple(dataclasses.replace(one, reason="") for one in found.ending),
+        ending=tuple(structs.replace(one, reason="") for one in found.ending),
     )
 
 
@@ -42,7 +43,7 @@ def pods(found: Iterable[picture.Pod], scope: Scope) -> tuple[picture.Pod, ...]:
 def leases(found: Iterable[picture.Lease], scope: Scope) -> tuple[picture.Lease, ...]:
     """One of another namespace keeps its card, its node and its phase."""
     return tuple(
-        one if scope.sees(one.namespace) else dataclasses.replace(one, namespace="", claim="", pods=(), reason="")
+        one if scope.sees(one.namespace) else structs.replace(one, namespace="", claim="", pods=(), reason="")
         for one in found
     )
 
@@ -60,5 +61,5 @@ def problems(found: Iterable[picture.Problem], scope: Scope) -> tuple[picture.Pr
 def _holder(found: picture.Holder, scope: Scope) -> picture.Holder:
     if scope.sees(found.namespace):
         return found
-    attached = found.attachment and dataclasses.replace(found.attachment, reason="")
-    return dataclasses.replace(found, namespace="", claim="", uid="", request="", pods=(), attachment=attached)
+    attached = found.attachment and structs.replace(found.attachment, reason="")
+    return structs.replace(found, namespace="", claim="", uid="", request="", pods=(), attachment=attached)

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import prometheus_client
+from msgspec import structs
 
 from controller import metrics, observer
 from hack.measure import figures
@@ -32,7 +33,7 @@ def measured() -> Iterator[figures.Figure]:
     wall, cpu = [], []
     for event in range(_EVENTS):
         at = event * 97 % _CLAIMS
-        claims[at] = dataclasses.replace(claims[at], since=f"2026-01-01T00:05:{event % 60:02}Z")
+        claims[at] = structs.replace(claims[at], since=f"2026-01-01T00:05:{event % 60:02}Z")
         now = seen()
         took = _took(lambda now=now: kept.view(now))  # type: ignore[misc]
         wall.append(took[0])
@@ -78,7 +79,7 @@ def _lent(near: objects.Objects) -> Iterator[figures.Figure]:
     cpu = []
     for event in range(_EVENTS):
         at = event * 97 % len(leases)
-        leases[at] = dataclasses.replace(leases[at], phase="Attaching" if event % 2 else "Attached")
+        leases[at] = structs.replace(leases[at], phase="Attaching" if event % 2 else "Attached")
         now = seen()
         cpu.append(_took(lambda now=now: kept.view(now))[1])  # type: ignore[misc]
     name = f"the same with {_POOLS * _LENT} cards of {_POOLS} remote pools, one lease changed, CPU"

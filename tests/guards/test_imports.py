@@ -68,7 +68,7 @@ def test_the_contract_re_exports_exactly_its_public_names() -> None:
 
 
 def test_the_command_line_loads_nothing_that_is_slow_to_start() -> None:
-    slow = (*HEAVY, "structlog", "msgspec", "yaml", "prometheus_client", "unittest", "email")
+    slow = (*HEAVY, "structlog", "yaml", "prometheus_client", "unittest", "email")
     assert (
         _fresh(f"import sys, cli.__main__, cli.commands; print([n for n in {slow} if n in sys.modules])").strip()
         == "[]"

@@ -17,5 +17,5 @@ def test_a_card_is_a_plain_document_that_json_takes() -> None:
 def test_what_could_not_be_read_is_said_beside_the_items() -> None:
     found = view({**a_claim(), "metadata": {}})
     assert document.listing("Claim", found.claims, found)["unreadable"] == [
-        "an object without a name: KeyError('namespace')"
+        "an object without a name: Invalid('Object missing required field `name` - at `$.metadata`')"
     ]
