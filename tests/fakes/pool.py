@@ -153,7 +153,7 @@ class FakePool:
         self._trail.append(_copy(held))
         self._tell()
 
-    async def until(self, condition: Callable[[], Any], *, within_s: float = 14) -> None:
+    async def until(self, condition: Callable[[], Any], *, within_s: float = 60) -> None:
         async with asyncio.timeout(within_s):
             while not condition():
                 await self._pulse.wait()

@@ -144,7 +144,7 @@ class Cluster:
         )
         assert live == held
 
-    async def until(self, condition: Callable[[], Any], *, within_s: float = 14) -> None:
+    async def until(self, condition: Callable[[], Any], *, within_s: float = 60) -> None:
         await self.server.until(condition, within_s=within_s)
 
     def ref(self, name: str) -> contract.ClaimRef:
