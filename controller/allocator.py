@@ -1,10 +1,9 @@
 """Allocates claims of classes that say `by: Controller`, while this replica leads.
 
-    watches --> Mirror --> wants, in order --> Turn.decide --> finalizer, then allocation --> API server --> the watches
+    watches --> Mirror --> wants, in order --> Turn.decide --> granter --> API server --> the watches
 
-The watches are the picture's own, and nothing is kept of them here while no class asks for it. What must stay true: a
-claim is written only as it was seen (uid and resourceVersion), its finalizer first, since without that nobody would
-free it; what was chosen is booked before the next choice, and an own write is taken in before the watch brings it; an
+The watches are the picture's own, and nothing is kept of them here while no class asks for it. What must stay true: what
+was chosen is booked before the next choice, and an own write is taken in before the watch brings it; an
 allocation carries its time, else kube-scheduler would want to add it and be refused. Where a write is refused the
 booking is undone and all is chosen anew; where its outcome is unknown the booking stays until the server, or the
 watch, has told, and it cannot come true later. Who is refused now, and why, is handed on after each turn, for the
@@ -24,9 +23,9 @@ import msgspec
 import structlog
 
 from allocation import bookings, choice, pods
-from api import errors, names, resource
+from api import errors, resource
 from api.reasons import Reason
-from controller import allotment, gangs, metrics, mirror, observer, offers, snapshot, watcher
+from controller import allotment, gangs, granter, metrics, mirror, observer, offers, snapshot, watcher
 from kube import apiserver, backoff, informer
 
 _AT_ONCE = 32
@@ -113,6 +112,7 @@ class _Work:
         self._pods = look.pods.beside(pods.pod, quiet=True)
         self._nodes = look.nodes.beside(pods.node, quiet=True)
         self._slices = watch.slices.beside(offers.slice_)
+        self._granter = granter.Granter(api, look.claims, self._nodes.objects, clock)
         self._groups = informer.Informer(api, f"{gangs.PATH}/{gangs.KIND}", project=gangs.least, quiet=True)
         self._kept: tuple[tuple[informer.Informer[Any], informer.Kept[Any]], ...] = (
             (look.claims, self._claims),
@@ -238,30 +238,13 @@ class _Work:
 
     async def _find_out(self, claim: mirror.Claim) -> None:
         """One that cannot be read, or fenced, stays booked, and keeps no other so."""
-        place = f"/apis/resource.k8s.io/v1/namespaces/{claim.namespace}/resourceclaims"
         try:
-            page = await self._api.list_page(place, fieldSelector=f"metadata.name={claim.name}")
-            for item in page.items:
-                self._seen.claims.adopt(await self._fenced(f"{place}/{claim.name}", msgspec.json.decode(item)))
+            await self._granter.find_out(claim)
         except (errors.ElasticGPUError, msgspec.MsgspecError) as error:
             _log.warning("outcome still unknown", claim=str(claim), error=str(error))
             return
         self._mirror.restore(claim)
         del self._unknown[claim.uid]
-
-    async def _fenced(self, path: str, found: dict[str, Any]) -> dict[str, Any]:
-        """A write that nobody has answered may be stored later yet, as long as the claim is what it was sent for: so what
-        is not allocated gets another resourceVersion, by giving back its finalizer, before its cards count as free.
-        """
-        meta = found["metadata"]
-        kept = [name for name in meta.get("finalizers") or () if name != mirror.FINALIZER]
-        if (found.get("status") or {}).get("allocation") or len(kept) == len(meta.get("finalizers") or ()):
-            return found
-        seen = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
-        stored = await self._api.patch(
-            path, {"metadata": seen | {"finalizers": kept}}, fieldManager=names.FIELD_MANAGER
-        )
-        return stored or found
 
     def _look(self, now: snapshot.Snapshot) -> None:
         moment = asyncio.get_running_loop().time()
@@ -315,7 +298,7 @@ class _Work:
         """Claim after claim: what is written binds the rest to the node. What fails lets others go first for a while."""
         for index, (claim, allocation) in enumerate(zip(chosen.want.claims, chosen.allocations, strict=True)):
             try:
-                await self._write(claim, allocation, chosen)
+                await self._granter.write(claim, allocation, chosen)
                 outcome = "done"
                 self._given[claim.uid] = (chosen.want.key, chosen.node, chosen.want.grouped)
                 _log.info("allocated", claim=str(claim), node=chosen.node)
@@ -336,28 +319,6 @@ class _Work:
                     self._aside[chosen.want.key] = (asyncio.get_running_loop().time() + pause_s, failures)
                 return
         self._aside.pop(chosen.want.key, None)
-
-    async def _write(self, claim: mirror.Claim, allocation: dict[str, Any], chosen: allotment.Allotment) -> None:
-        """The pod is written down as the claim's user, which saves kube-scheduler a write, and frees the cards with the pod."""
-        path = f"/apis/resource.k8s.io/v1/namespaces/{claim.namespace}/resourceclaims/{claim.name}"
-        version = claim.version
-        if mirror.FINALIZER not in claim.finalizers:
-            meta: dict[str, Any] = {"uid": claim.uid, "resourceVersion": version}
-            body: dict[str, Any] = {"metadata": meta | {"finalizers": [*claim.finalizers, mirror.FINALIZER]}}
-            held = await self._api.patch(path, body, fieldManager=names.FIELD_MANAGER)
-            if held is None:
-                raise errors.Conflict(f"claim {claim} was deleted while it was being allocated")
-            version = held["metadata"]["resourceVersion"]
-        if chosen.node not in self._nodes.objects:
-            raise errors.Conflict(f"node {chosen.node} went while its cards were being given to claim {claim}")
-        told: dict[str, Any] = {"allocation": allocation | {"allocationTimestamp": resource.timestamp(self._clock())}}
-        if (pod := chosen.want.pod) is not None:
-            told["reservedFor"] = [{"resource": "pods", "name": pod.name, "uid": pod.uid}]
-        body = {"metadata": {"uid": claim.uid, "resourceVersion": version}, "status": told}
-        stored = await self._api.patch(f"{path}/status", body, fieldManager=names.FIELD_MANAGER)
-        if stored is None:
-            raise errors.Conflict(f"claim {claim} was deleted while it was being allocated")
-        self._seen.claims.adopt(stored)
 
     async def _note(self, kept: informer.Kept[Any]) -> None:
         seen = 0
