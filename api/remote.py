@@ -7,13 +7,14 @@ A RemoteLease is named after its idempotency key, so that whoever decides the sa
 status subresource: intent and state are one write. Nothing in either kind is a secret.
 """
 
+import datetime
 import enum
 from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
 
-from api import names, resource, schema, v1alpha1
+from api import errors, names, resource, schema, v1alpha1
 
 POOL_KIND = "RemotePool"
 POOL_PLURAL = "remotepools"
@@ -23,6 +24,7 @@ LEASE_PLURAL = "remoteleases"
 _Name = Annotated[str, Meta(max_length=253)]
 _Text = Annotated[str, Meta(max_length=1024)]
 _LABEL_KEY = r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+_YEARS = range(2000, 9000)
 _CONDITIONS = Meta(
     max_length=8, extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 )
@@ -227,8 +229,24 @@ def decode_pool(data: Any, where: str) -> PoolSpec:
 
 
 def decode_lease(data: Any, where: str) -> RemoteLease:
-    """A RemoteLease object. Raises Invalid with the field's path."""
-    return schema.decode(RemoteLease, {"spec": data.get("spec"), "status": data.get("status")}, where)
+    """A RemoteLease object. Raises Invalid with the field's path.
+
+    The API server's date-time is wider than what can be reckoned with, and a node may write these objects.
+    """
+    found = schema.decode(RemoteLease, {"spec": data.get("spec"), "status": data.get("status")}, where)
+    if not _reckonable(found.status.since):
+        raise errors.Invalid(
+            f"{where}: status.since: {found.status.since!r} is no time of these years with its zone, as 2026-01-31T12:00:00Z"
+        )
+    return found
+
+
+def _reckonable(text: str) -> bool:
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return found.tzinfo is not None and found.year in _YEARS
 
 
 def encode_lease(lease: RemoteLease) -> dict[str, Any]:

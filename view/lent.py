@@ -45,5 +45,5 @@ def runs_out(one: objects.Lease) -> str:
         return ""
     try:
         return (datetime.datetime.fromisoformat(one.since) + _LIFE).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except ValueError:
+    except (ValueError, OverflowError):
         return ""

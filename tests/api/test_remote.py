@@ -48,3 +48,15 @@ def test_a_lease_object_goes_there_and_back() -> None:
     data = remote.encode_lease(lease)
     assert data["metadata"] == {"name": f"lease-{'ab' * 16}", "finalizers": ["elasticgpu.io/lease"]}
     assert remote.decode_lease(msgspec.json.decode(msgspec.json.encode(data)), "w") == lease
+
+
+@pytest.mark.parametrize(
+    "since", ["2026-01-01T00:00:00z", "2026-01-01T00:00:00x5Z", "2026-01-01T00:00:00", "9999-12-31T23:59:59Z", ""]
+)
+def test_a_lease_object_whose_time_cannot_be_reckoned_with_is_refused_with_its_field(since: str) -> None:
+    of = {"claim": {"namespace": "n", "name": "c", "uid": "u"}, "node": {"name": "node1", "uid": "nu"}}
+    spec = {"pool": "lab", "device": "gpu-1", "key": "k", "epoch": "e", "attachedBy": "Node"} | of
+    good = {"spec": spec, "status": {"phase": "Attached", "since": "2026-01-01T00:00:00.5+01:00"}}
+    assert remote.decode_lease(good, "w").status.phase is remote.Phase.ATTACHED
+    with pytest.raises(errors.Invalid, match=r"w: status\.since"):
+        remote.decode_lease(good | {"status": {"phase": "Attached", "since": since}}, "w")

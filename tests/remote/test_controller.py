@@ -620,7 +620,33 @@ async def test_a_node_that_writes_objects_in_anothers_name_ends_no_session(tmp_p
             cluster.balanced(pool)
 
 
-def _written(cluster: Cluster, node: str, claim: str, device: str, phase: str, key: str = "") -> str:
+@pytest.mark.parametrize("since", ["2026-01-01T00:00:00z", "2026-01-01T00:00:00x5Z", "9999-12-31T23:59:59Z"])
+async def test_a_time_that_a_node_has_written_and_nobody_can_reckon_with_stops_nobody(
+    tmp_path: Path, since: str
+) -> None:
+    """The API server takes all of these for a date-time."""
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        cluster.add_node("evil")
+        for phase in ("Attaching", "Attached", "Releasing"):
+            _written(cluster, "evil", "a", sorted(pool.devices)[1], phase, since=since)
+        async with cluster.controller():
+            cluster.claim("a", pool, 0)
+            await cluster.until(lambda: cluster.condition("a", "attached"))
+            cluster.deallocate("a")
+            await cluster.until(lambda: pool.count_of("Detach") and not pool.live())
+            await cluster.until(lambda: len(cluster.server.list("remoteleases")) == 3)
+
+
+def _written(
+    cluster: Cluster,
+    node: str,
+    claim: str,
+    device: str,
+    phase: str,
+    key: str = "",
+    since: str = "2026-01-01T00:00:00Z",
+) -> str:
     """A RemoteLease as the driver of a node may write it, genuine where no key is given; its key."""
     spec: dict[str, Any] = {
         "pool": "lab",
@@ -640,7 +666,7 @@ def _written(cluster: Cluster, node: str, claim: str, device: str, phase: str, k
         node_uid=f"uid-{node}",
         epoch=spec["epoch"],
     )
-    body = {"spec": spec, "status": {"phase": phase, "since": "2026-01-01T00:00:00Z"}}
+    body = {"spec": spec, "status": {"phase": phase, "since": since}}
     body["metadata"] = {"finalizers": [names.LEASE_FINALIZER]}
     cluster.server.put(f"{LEASES}/{kinds.lease_name(spec['key'])}", body)
     return str(spec["key"])

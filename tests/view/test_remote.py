@@ -56,6 +56,14 @@ def test_its_holder_has_a_claim_a_pod_the_node_that_uses_it_and_a_lease() -> Non
     assert holder.attachment == picture.Attachment(lease="lease-claim-1", phase="Attached", since=THEN)
 
 
+def test_a_lease_that_ends_in_no_year_that_there_is_runs_out_at_no_known_time() -> None:
+    end = a_lease(phase="Lost", since="9999-12-31T23:59:59Z")
+    (card,) = view(a_far_slice(a_card()), a_far_claim(), end).cards
+    (holder,) = card.holders
+    assert holder.attachment
+    assert holder.attachment.runs_out == ""
+
+
 def test_a_lease_that_nobody_renews_says_when_it_runs_out() -> None:
     """Its pool ends it ten minutes later, whether the controller can reach it or not."""
     (card,) = view(a_far_slice(a_card()), a_far_claim(), a_lease(phase="Lost", reason="the card died")).cards
