@@ -16,7 +16,7 @@ import datetime
 import functools
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -76,16 +76,17 @@ class Allocator:
         self._begun = functools.partial(_Work, api, watch, look, tell, series, clock, patience)
 
     async def run(self) -> None:
-        """Works until it is cancelled."""
-        seen = 0
+        """Works until it is cancelled. Begins as soon as the classes are known: then one list of the rest serves all."""
+        classes = self._watch.classes
+        await classes.synced.wait()
         while True:
-            now = await self._watch.newer(seen, within_s=_LOOK_AGAIN_S)
-            seen = now.number
-            if _asked(now):
+            seen = classes.version
+            if _asked(classes.objects.values()):
                 try:
                     await self._begun().run()
                 finally:
                     self._tell(())
+            await classes.changed(seen)
 
 
 class _Work:
@@ -152,7 +153,8 @@ class _Work:
             for _, kept in self._kept:
                 await kept.synced.wait()
             await self._groups.tried.wait()
-            while _asked(now := await self._watch.newer(0, within_s=0)):
+            while _asked(self._watch.classes.objects.values()):
+                now = await self._watch.newer(0, within_s=0)
                 self._stale.clear()
                 await self._settle()
                 started = asyncio.get_running_loop().time()
@@ -356,6 +358,6 @@ async def _side_by_side(work: Callable[[T], Awaitable[None]], items: Sequence[T]
     await asyncio.gather(*(some() for _ in range(min(_AT_ONCE, len(items)))))
 
 
-def _asked(now: snapshot.Snapshot) -> bool:
-    """Whether a class wants to be allocated here."""
-    return any(item.spec is not None and item.spec.allocation.by.value == "Controller" for item in now.classes)
+def _asked(classes: Iterable[snapshot.GPUClass]) -> bool:
+    """Whether one wants to be allocated here."""
+    return any(item.spec is not None and item.spec.allocation.by.value == "Controller" for item in classes)

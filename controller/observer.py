@@ -18,7 +18,7 @@ from typing import Any
 
 from api import names
 from controller import gpus, remotewatcher, retention, snapshot, watcher
-from kube import apiserver, informer
+from kube import apiserver, informer, shapes
 from view import join, ledger, objects, reader
 
 _PACE_S = 1.0
@@ -65,10 +65,10 @@ class Observer:
         )
         if watch.remote is not None and far is not None:
             self._lent += (watch.remote, far.pools, far.intents)
-        self.claims = informer.Informer(api, _CLAIMS, project=reader.claim, quiet=True)
-        self.pods = informer.Informer(api, _PODS, project=_pod, quiet=True)
-        self.nodes = informer.Informer(api, _NODES, project=reader.node, quiet=True)
-        self._gpus = informer.Informer(api, gpus.PATH, project=gpus.gpu)
+        self.claims = informer.Informer(api, _CLAIMS, project=reader.claim, quiet=True, shape=shapes.Whole)
+        self.pods = informer.Informer(api, _PODS, project=_pod, quiet=True, shape=shapes.Whole)
+        self.nodes = informer.Informer(api, _NODES, project=reader.node, quiet=True, shape=shapes.Node)
+        self._gpus = informer.Informer(api, gpus.PATH, project=gpus.gpu, shape=shapes.Whole)
         self._own: dict[str, informer.Informer[Any]] = {
             "resourceclaims": self.claims,
             "pods": self.pods,

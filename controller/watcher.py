@@ -15,7 +15,7 @@ import structlog
 
 from api import errors, names, v1alpha1
 from controller import classes, snapshot
-from kube import apiserver, informer
+from kube import apiserver, informer, shapes
 
 _PACE_S = 0.1
 """Between pictures: a cluster that starts a thousand nodes costs ten pictures a second, not a thousand."""
@@ -36,7 +36,11 @@ class Watcher:
         self.classes = informer.Informer(api, classes.CLASSES, project=snapshot.gpu_class)
         self.device_classes = informer.Informer(api, classes.DEVICE_CLASSES, project=snapshot.device_class)
         self.slices = informer.Informer(
-            api, _SLICES, project=snapshot.slice_, field_selector=f"spec.driver={names.LOCAL_DRIVER}"
+            api,
+            _SLICES,
+            project=snapshot.slice_,
+            field_selector=f"spec.driver={names.LOCAL_DRIVER}",
+            shape=shapes.Whole,
         )
         self._informers: dict[str, informer.Informer[Any]] = {
             v1alpha1.CLASS_PLURAL: self.classes,

@@ -30,11 +30,17 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 _PAGE: Final = 500
+_SERVER_ERROR: Final = 500
 _HEALTHY_S: Final = 20.0
 _FIRST_PAUSE_S: Final = 0.1
 _MOST_PAUSE_S: Final = 15.0
 _UNREACHED_PAUSE_S: Final = 2.0
 """Where nobody listens a try costs nothing, and whoever comes back is to be seen soon."""
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
 
 
 class Kept(Generic[T]):
@@ -93,9 +99,12 @@ class Informer(Kept[T]):
         label_selector: str = "",
         field_selector: str = "",
         quiet: bool = False,
+        shape: Any = dict[str, Any],
     ) -> None:
+        """`shape`: what is decoded of an object, for `project` and those beside it; see `shapes`."""
         super().__init__(path, project, quiet=quiet)
         self._api = api
+        self._decode: Callable[[msgspec.Raw], dict[str, Any]] = msgspec.json.Decoder(shape).decode
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._selectors = {key: value for key, value in selectors.items() if value}
         self._all: tuple[Kept[Any], ...] = (self,)
@@ -175,7 +184,7 @@ class Informer(Kept[T]):
             page = await self._api.list_page(self._path, limit=_PAGE, following=following, **self._selectors)
             version = int(page.resource_version or 0)
             for item in page.items:
-                data = msgspec.json.decode(item)
+                data = self._decode(item)
                 key, item_version = _identity(data)
                 found.add(key)
                 changed = item_version != self._versions.get(key)
@@ -215,7 +224,7 @@ class Informer(Kept[T]):
                 async for line in lines:
                     self.cut_at = None
                     if line:
-                        self._take(msgspec.json.decode(line))
+                        self._take(msgspec.json.decode(line, type=_Event))
         except TimeoutError:
             if not until_somebody_comes.expired():
                 raise
@@ -224,16 +233,17 @@ class Informer(Kept[T]):
             if time.monotonic() - opened >= _HEALTHY_S:
                 self._backoff.reset()
 
-    def _take(self, event: dict[str, Any]) -> None:
-        data = event["object"]
-        if event["type"] == "ERROR":
-            raise responses.failure("WATCH", self._path, data.get("code", 500), msgspec.json.encode(data))
+    def _take(self, event: _Event) -> None:
+        if event.type == "ERROR":
+            said = msgspec.json.decode(event.object, type=responses.Status)
+            raise responses.failure("WATCH", self._path, said.code or _SERVER_ERROR, bytes(event.object))
+        data = self._decode(event.object)
         key, version = _identity(data)
         self._reached = max(self._reached, version)
-        if event["type"] == "BOOKMARK" or version < self._versions.get(key, 0):
+        if event.type == "BOOKMARK" or version < self._versions.get(key, 0):
             return
         self._ahead.discard(key)
-        if event["type"] == "DELETED":
+        if event.type == "DELETED":
             self._forget(key)
         elif version != self._versions.get(key):
             self._keep(key, version, data)
