@@ -29,7 +29,9 @@ class Cluster:
         self._by_node: dict[str, dict[str, devices.Slice]] = {}
         self._gathered: dict[str, tuple[pools.Pool, ...]] = {}
         self._free: dict[str, pods.Room] = {}
-        self._guests: dict[str, tuple[str, pods.Room]] = {}
+        self._guests: dict[str, str] = {}
+        """Pod -> its node; what it takes there is in `_taken`."""
+        self._taken: dict[str, pods.Room] = {}
 
     # What is there
 
@@ -41,7 +43,7 @@ class Cluster:
         if before is None or before.labels != node.labels:
             self._gathered.pop(node.name, None)
         if before is None or before.room != node.room:
-            used = pods.total(room for where, room in self._guests.values() if where == node.name)
+            used = pods.total(self._taken[pod] for pod, where in self._guests.items() if where == node.name)
             self._free[node.name] = pods.room(node).without(used)
         self.changed.add(node.name)
 
@@ -88,15 +90,14 @@ class Cluster:
 
     def guest(self, pod: str, node: str, room: pods.Room) -> None:
         """The pod, by its uid, takes so much of the node; no node: of none."""
-        before = self._guests.pop(pod, None)
-        if before is not None and before[0] in self._free:
-            where, taken = before
+        where, taken = self._guests.pop(pod, ""), self._taken.pop(pod, pods.Room())
+        if where in self._free:
             self._free[where] = self._free[where].without(
                 pods.Room(cpu=-taken.cpu, memory=-taken.memory, pods=-taken.pods)
             )
             self.changed.add(where)
         if node:
-            self._guests[pod] = (node, room)
+            self._guests[pod], self._taken[pod] = node, room
             if node in self._free:
                 self._free[node] = self._free[node].without(room)
                 self.changed.add(node)

@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from allocation import bookings, cluster, fragmentation, nodes, pods, policies, requests
 from api import names, v1alpha1
@@ -22,6 +22,7 @@ from controller import gangs, lines, news, offers, snapshot
 from view import objects, registers
 
 JSON = Mapping[str, Any]
+T = TypeVar("T")
 FINALIZER = "resource.kubernetes.io/delete-protection"
 _SETTLED = datetime.timedelta(seconds=10)
 """After so long kube-scheduler has seen a taint, and what it chose before is written."""
@@ -29,7 +30,7 @@ _SETTLED = datetime.timedelta(seconds=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Claim:
-    """`asked` is None for a claim that is allocated; `pieces` is what it holds. `pinned`: where it can be used."""
+    """`asked` is None for a claim that is allocated, `version` empty; `pieces` is what it holds. `pinned`: where it can be used."""
 
     namespace: str
     name: str
@@ -107,9 +108,9 @@ def claim(data: JSON) -> Claim:
         namespace=sys.intern(meta["namespace"]),
         name=sys.intern(meta["name"]),
         uid=meta["uid"],
-        version=meta["resourceVersion"],
+        version=meta["resourceVersion"] if allocation is None else "",
         created=sys.intern(meta.get("creationTimestamp", "")),
-        finalizers=tuple(map(sys.intern, meta.get("finalizers") or ())),
+        finalizers=_alike(tuple(meta.get("finalizers") or ())),
         deleting="deletionTimestamp" in meta,
         asked=None if allocation is not None else requests.claim(data),
         pieces=bookings.pieces(results),
@@ -119,9 +120,9 @@ def claim(data: JSON) -> Claim:
 
 
 @functools.lru_cache(maxsize=8192)
-def _alike(terms: tuple[nodes.Term, ...]) -> tuple[nodes.Term, ...]:
-    """One for all claims of a node."""
-    return terms
+def _alike(value: T) -> T:
+    """The same object for equal values: of a node's claims, or of all."""
+    return value
 
 
 class Mirror:
@@ -129,11 +130,9 @@ class Mirror:
 
     def __init__(self) -> None:
         self.cluster = cluster.Cluster()
-        self.claims: dict[str, Claim] = {}
         self.unsettled: datetime.datetime | None = None
         self._classes: dict[str, policies.Policy] = {}
         self._immediate: set[str] = set()
-        self._pods: dict[str, pods.Pod] = {}
         self._gangs: dict[gangs.Gang, dict[str, pods.Pod]] = {}
         self.lines: lines.Lines[Want] = lines.Lines()
         """All that could be allocated, in the order in which it should be."""
@@ -150,11 +149,14 @@ class Mirror:
         self._seen_nodes: news.Seen[nodes.Node] = news.Seen()
         self._seen_slices: news.Seen[offers.Slice] = news.Seen()
         self._seen_classes: news.Seen[snapshot.DeviceClass] = news.Seen()
+        self.claims = self._seen_claims.now
+        self._pods = self._seen_pods.now
+        """None for one that is done."""
 
     def classes(self, now: snapshot.Snapshot) -> None:
         """Which classes are ours to allocate: those that say so, and whose DeviceClass is in place."""
         changed, gone = self._seen_classes.news(now.device_classes)
-        for name, found in changed:
+        for name, _, found in changed:
             self.cluster.put_class(requests.class_({"metadata": {"name": name}, "spec": found.spec}))
         for name, _ in gone:
             self.cluster.drop_class(name)
@@ -185,7 +187,7 @@ class Mirror:
     ) -> None:
         """Brings the cluster up to date with what the watches hold."""
         changed_nodes, gone_nodes = self._seen_nodes.news(nodes)
-        for _, node in changed_nodes:
+        for _, _, node in changed_nodes:
             self.cluster.put_node(node)
         for name, _ in gone_nodes:
             self.cluster.drop_node(name)
@@ -195,17 +197,19 @@ class Mirror:
         for key, before in gone_claims:
             self.cluster.book(before.uid, ())
             self.lines.drop(before.uid)
-            self.claims.pop(key, None)
             self._moved_claims.add(key)
-        for key, found in changed_claims:
-            self._take_claim(key, found)
+        for key, known, found in changed_claims:
+            if known is not None and known.uid != found.uid:
+                self.cluster.book(known.uid, ())
+                self.lines.drop(known.uid)
+            self.cluster.book(found.uid, found.pieces)
+            self._moved_claims.add(key)
         changed_pods, gone_pods = self._seen_pods.news(pods)
-        for key, _ in gone_pods:
-            self._drop_pod(key)
-        for key, pod in changed_pods:
-            self._drop_pod(key)
+        for key, was in gone_pods:
+            self._drop_pod(key, was)
+        for key, was, pod in changed_pods:
+            self._drop_pod(key, was)
             if pod is not None:
-                self._pods[key] = pod
                 self._moved_claims |= self._users.put(key, (), _awaited(pod))
                 if (gang := gangs.of(pod)) is not None:
                     self._gangs.setdefault(gang, {})[key] = pod
@@ -241,10 +245,12 @@ class Mirror:
         """What is asked of the cards that are given to the controller, by what claims hold of them now, and beside them."""
         known = {device.key: device for device in self.cluster.published()}
         given = {device.slice_place.node for device in known.values()}
-        rooms = {f"{pod.namespace}/{name}": pod.room for pod in self._pods.values() for name in pod.claims}
+        rooms = {
+            f"{pod.namespace}/{name}": pod.room for pod in filter(None, self._pods.values()) for name in pod.claims
+        }
         asked = Counter(
             fragmentation.Kind(part=0.0, count=0, cpu=pod.room.cpu, memory=pod.room.memory)
-            for pod in self._pods.values()
+            for pod in filter(None, self._pods.values())
             if not pod.claims and pod.node in given
         )
         for key, claim in self.claims.items():
@@ -308,17 +314,7 @@ class Mirror:
         assert one.asked is not None
         return self._classes[one.asked.wish.requests[0].options[0].class_name]
 
-    def _take_claim(self, key: str, found: Claim) -> None:
-        before = self.claims.get(key)
-        if before is not None and before.uid != found.uid:
-            self.cluster.book(before.uid, ())
-            self.lines.drop(before.uid)
-        self.claims[key] = found
-        self.cluster.book(found.uid, found.pieces)
-        self._moved_claims.add(key)
-
-    def _drop_pod(self, key: str) -> None:
-        before = self._pods.pop(key, None)
+    def _drop_pod(self, key: str, before: pods.Pod | None) -> None:
         if before is not None:
             if (gang := gangs.of(before)) is not None:
                 self._gangs[gang].pop(key)
@@ -336,7 +332,7 @@ class Mirror:
             pools = {rule.pool for rule in set(rules) ^ set(self._rules)}
             self._rules = rules
             changed += [
-                (name, found)
+                (name, found, found)
                 for name, found in slices.items()
                 if "" in pools or (found.given is not None and found.given.pool in pools)
             ]
@@ -344,7 +340,7 @@ class Mirror:
             self._late.pop(name, None)
             self._since.pop(name, None)
             self.cluster.drop_slice(name)
-        self._late.update(changed)
+        self._late.update((name, found) for name, _, found in changed)
         self.unsettled = None
         for name, found in list(self._late.items()):
             if found.given is None or found.since is None:

@@ -26,6 +26,7 @@ _PACE_S = 1.0
 _OFF = "remote cards are off in the controller (remote.enabled of the chart)"
 _REST = 4
 """So many times as long as a picture took, nothing is done: a large cluster's takes at most a fifth of a core."""
+_SHOWN = attrgetter("seen")
 _CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 _PODS = "/api/v1/pods"
 _NODES = "/api/v1/nodes"
@@ -33,11 +34,14 @@ _SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Pod:
-    """A pod in both of its meanings; most have neither."""
+class _Both:
+    """A pod in both of its meanings; most have one of them, or neither."""
 
-    user: objects.Pod | None
-    driver: objects.DriverPod | None
+    user: objects.Pod
+    driver: objects.DriverPod
+
+
+_Pod = objects.Pod | objects.DriverPod | _Both
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,28 +96,37 @@ class Observer:
         """Keeps the picture current until cancelled; `show` sees each one."""
         async with asyncio.TaskGroup() as group:
             for name, kept in self._own.items():
-                group.create_task(kept.run(), name=f"watch {name}")
+                if kept is not self._gpus:
+                    group.create_task(kept.run(), name=f"watch {name}")
             group.create_task(self._follow_rules(), name="watch devicetaintrules")
             for kept in (*self._lent, *self._own.values(), self._rules):
                 group.create_task(self._note_changes(kept), name="note changes")
             for kept in (*self._lent, self._far_slices, self.claims, self.pods, self.nodes, self._rules):
                 await kept.tried.wait()  # each list makes all of a picture anew
+            took_s = await self._look(show)
+            # as many as cards, and the first picture has nothing of them
+            group.create_task(self._gpus.run(), name="watch elasticgpus")
             while True:
-                await self._stale.wait()
-                self._stale.clear()
-                started = asyncio.get_running_loop().time()
-                found = dict(self._gpus.objects) if self._gpus.synced.is_set() else None
-                seen, view = self._latest.seen, self._latest.view
-                if self._outdated:
-                    self._outdated, seen = False, self._seen()
-                    view = await asyncio.to_thread(self._ledger.view, seen)
-                now = Scene(number=self._latest.number + 1, seen=seen, view=view, gpus=found)
-                took_s = asyncio.get_running_loop().time() - started
-                show(now)
-                async with self._turn:
-                    self._latest = now
-                    self._turn.notify_all()
                 await asyncio.sleep(max(_PACE_S, _REST * took_s))
+                took_s = await self._look(show)
+
+    async def _look(self, show: Callable[[Scene], None]) -> float:
+        """The next picture, as soon as something has changed; how long it took."""
+        await self._stale.wait()
+        self._stale.clear()
+        started = asyncio.get_running_loop().time()
+        found = dict(self._gpus.objects) if self._gpus.synced.is_set() else None
+        seen, view = self._latest.seen, self._latest.view
+        if self._outdated:
+            self._outdated, seen = False, self._seen()
+            view = await asyncio.to_thread(self._ledger.view, seen)
+        now = Scene(number=self._latest.number + 1, seen=seen, view=view, gpus=found)
+        took_s = asyncio.get_running_loop().time() - started
+        show(now)
+        async with self._turn:
+            self._latest = now
+            self._turn.notify_all()
+        return took_s
 
     async def newer(self, than: int, *, within_s: float) -> Scene:
         """The latest picture, as soon as its number is above `than`, or as it is after `within_s`."""
@@ -133,19 +146,19 @@ class Observer:
         return time.monotonic() - min(cuts) if cuts else None
 
     def _seen(self) -> objects.Objects:
-        near, far = _part(self._slices, "seen"), _part(self._far_slices, "seen")
+        near, far = _part(self._slices, _SHOWN), _part(self._far_slices, _SHOWN)
         unwatched: objects.Part[Any] = objects.Part(unknown=_OFF if far.items else "")
         return objects.Objects(
             slices=_both(near, far),
             claims=_part(self.claims),
-            pods=_part(self.pods, "user"),
-            drivers=_part(self.pods, "driver"),
+            pods=_part(self.pods, _user),
+            drivers=_part(self.pods, _driver),
             nodes=_part(self.nodes),
-            classes=_part(self._classes, "seen"),
-            device_classes=_part(self._device_classes, "seen"),
+            classes=_part(self._classes, _SHOWN),
+            device_classes=_part(self._device_classes, _SHOWN),
             rules=objects.Part() if self._no_rules else _part(self._rules),
-            remote_pools=_part(self._far.pools, "seen") if self._far else unwatched,
-            leases=_part(self._far.intents, "seen") if self._far else unwatched,
+            remote_pools=_part(self._far.pools, _SHOWN) if self._far else unwatched,
+            leases=_part(self._far.intents, _SHOWN) if self._far else unwatched,
         )
 
     @property
@@ -171,17 +184,25 @@ class Observer:
 
 def _pod(data: dict[str, Any]) -> _Pod | None:
     user, driver = reader.pod(data), reader.driver_pod(data)
-    return _Pod(user=user, driver=driver) if user or driver else None
+    return _Both(user=user, driver=driver) if user and driver else user or driver
+
+
+def _user(one: _Pod) -> objects.Pod | None:
+    return one.user if isinstance(one, _Both) else one if isinstance(one, objects.Pod) else None
+
+
+def _driver(one: _Pod) -> objects.DriverPod | None:
+    return one.driver if isinstance(one, _Both) else one if isinstance(one, objects.DriverPod) else None
 
 
 def _both(near: objects.Part[Any], far: objects.Part[Any]) -> objects.Part[Any]:
     return objects.Part(items=(*near.items, *far.items), unknown=near.unknown or far.unknown)
 
 
-def _part(kept: informer.Informer[Any], of: str = "") -> objects.Part[Any]:
+def _part(kept: informer.Informer[Any], of: Callable[[Any], Any] | None = None) -> objects.Part[Any]:
     """`of`: the part of what is kept that the picture shows, where it is not all of it."""
     if not kept.synced.is_set():
         return objects.Part(unknown="not listed yet")
     found: Iterable[Any] = kept.objects.values()
-    found = map(attrgetter(of), filter(None, found)) if of else found
+    found = map(of, filter(None, found)) if of else found
     return objects.Part(items=tuple(one for one in found if one is not None))

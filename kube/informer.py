@@ -108,9 +108,8 @@ class Informer(Kept[T]):
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._selectors = {key: value for key, value in selectors.items() if value}
         self._all: tuple[Kept[Any], ...] = (self,)
-        self._versions: dict[str, int] = {}
-        self._ahead: set[str] = set()
-        """Adopted, and not told of by the watch yet."""
+        self._ahead: dict[str, int] = {}
+        """The versions of those that were adopted, and that the watch has not told of yet."""
         self._reached = 0
         """The version up to which the watch has told everything."""
         self._listed = False
@@ -166,9 +165,9 @@ class Informer(Kept[T]):
     def adopt(self, data: dict[str, Any]) -> None:
         """Takes in what a write of our own returned, unless the watch has told of it, or of its end, already."""
         key, version = _identity(data)
-        if version > self._reached and version > self._versions.get(key, 0):
-            self._ahead.add(key)
-            self._keep(key, version, data)
+        if version > self._reached and version > self._ahead.get(key, 0):
+            self._ahead[key] = version
+            self._keep(key, data)
 
     def discard(self, key: str) -> None:
         """Takes out what an own call deleted; the watch confirms it later."""
@@ -179,35 +178,42 @@ class Informer(Kept[T]):
 
     async def _list(self) -> None:
         """Ends early when somebody has come in between: then all begins anew, for both."""
-        following, version, found, new = "", 0, set[str](), self._unfilled()
+        following, found, new = "", set[str](), self._unfilled()
         while True:
             page = await self._api.list_page(self._path, limit=_PAGE, following=following, **self._selectors)
             version = int(page.resource_version or 0)
-            for item in page.items:
-                data = self._decode(item)
-                key, item_version = _identity(data)
-                found.add(key)
-                changed = item_version != self._versions.get(key)
-                self._versions[key] = item_version
-                for kept in self._all if changed else new:
-                    kept.put(key, data)
+            found |= self._fill(page, version, new)
             following = page.following
             if not following:
                 break
             await asyncio.sleep(0)  # a page of projections is work: others get their turn
             if self._unfilled() != new:
                 return
-        self._ahead = {key for key in self._ahead if self._versions.get(key, 0) > version}
-        for key in self._versions.keys() - found - self._ahead:
+        self._ahead = {key: ahead for key, ahead in self._ahead.items() if ahead > version}
+        for key in set[str]().union(*(kept.objects for kept in self._all)) - found - self._ahead.keys():
             self._forget(key)
         if new:
-            self._versions |= dict.fromkeys(self._ahead, 0)  # the watch tells who is new of these too
+            self._ahead = dict.fromkeys(self._ahead, 0)  # the watch tells who is new of these too
         self._reached, self._listed = version, True
         for kept in new:
             kept.synced.set()
         self.tried.set()
         for kept in self._all:
             kept.tell()
+
+    def _fill(self, page: apiserver.Page, version: int, new: tuple[Kept[Any], ...]) -> set[str]:
+        """Takes in what the watch has not told of, and all for those who are new. Gives the keys."""
+        known = self._reached if version >= self._reached else 0  # nothing, of a server that was set back
+        keys = set()
+        for item in page.items:
+            data = self._decode(item)
+            key, item_version = _identity(data)
+            keys.add(key)
+            older = item_version < self._ahead.get(key, 0)
+            for kept in self._all if item_version > known else new:
+                if not (older and key in kept.objects):
+                    kept.put(key, data)
+        return keys
 
     async def _watch(self) -> None:
         query = self._selectors | {
@@ -240,22 +246,21 @@ class Informer(Kept[T]):
         data = self._decode(event.object)
         key, version = _identity(data)
         self._reached = max(self._reached, version)
-        if event.type == "BOOKMARK" or version < self._versions.get(key, 0):
+        if event.type == "BOOKMARK" or version < self._ahead.get(key, 0):
             return
-        self._ahead.discard(key)
+        told = self._ahead.pop(key, 0)
         if event.type == "DELETED":
             self._forget(key)
-        elif version != self._versions.get(key):
-            self._keep(key, version, data)
+        elif version != told:
+            self._keep(key, data)
 
-    def _keep(self, key: str, version: int, data: dict[str, Any]) -> None:
-        self._versions[key] = version
+    def _keep(self, key: str, data: dict[str, Any]) -> None:
         for kept in self._all:
             if kept.put(key, data):
                 kept.tell()
 
     def _forget(self, key: str) -> None:
-        self._versions.pop(key, None)
+        self._ahead.pop(key, None)
         for kept in self._all:
             if kept.drop(key):
                 kept.tell()

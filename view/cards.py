@@ -115,7 +115,13 @@ def class_of(claim: objects.Claim, request: str) -> str:
 def containers(uses: Iterable[objects.Use], claim: str, request: str) -> tuple[str, ...]:
     """Those that use this request, or all of the claim."""
     wanted = ("", request.partition("/")[0])
-    return tuple(dict.fromkeys(use.container for use in uses if use.claim == claim and use.request in wanted))
+    return _alike(tuple(dict.fromkeys(use.container for use in uses if use.claim == claim and use.request in wanted)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _alike(found: tuple[str, ...]) -> tuple[str, ...]:
+    """One for all pods whose containers are called alike."""
+    return found
 
 
 Uses = Mapping[str, tuple[objects.Use, ...]]

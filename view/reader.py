@@ -23,6 +23,7 @@ B = TypeVar("B", bound=wire.Slice | wire.Claim)
 JSON = Mapping[str, Any]
 _METRICS_PORT = "metrics"
 _OWN = f"{names.LOCAL_DRIVER}/"
+_one = sys.intern
 _OURS = (names.LOCAL_DRIVER, names.REMOTE_DRIVER)
 _NOTHING = wire.Attribute()
 _one = sys.intern
@@ -136,7 +137,8 @@ def pod(data: JSON) -> objects.Pod | None:
             objects.Use(container=item["containerName"], claim=name, request=item["requestName"])
             for item in extended.get("requestMappings") or ()
         ]
-    refused = next((one for one in _conditions(status) if one.type == "PodScheduled" and one.status != "True"), None)
+    placed = _condition(status, "PodScheduled")
+    refused = placed if placed and placed.status != "True" else None
     waits = [
         f"{waiting.get('reason', '')}: {waiting.get('message', '')}".rstrip(": ")
         for one in status.get("containerStatuses") or ()
@@ -183,7 +185,7 @@ def device_class(data: JSON) -> objects.DeviceClass:
 
 
 def node(data: JSON) -> objects.Node:
-    found = next((one for one in _conditions(data.get("status") or {}) if one.type == "Ready"), None)
+    found = _condition(data.get("status") or {}, "Ready")
     return objects.Node(
         name=_one(data["metadata"]["name"]),
         ready=found is not None and found.status == "True",
@@ -197,7 +199,7 @@ def driver_pod(data: JSON) -> objects.DriverPod | None:
     ours = all(labels.get(key) == value for key, value in names.DRIVER_PODS.items())
     if not ours or not where or "deletionTimestamp" in meta:
         return None
-    found = next((one for one in _conditions(data.get("status") or {}) if one.type == "Ready"), None)
+    found = _condition(data.get("status") or {}, "Ready")
     return objects.DriverPod(
         node=_one(where),
         name=meta["name"],
@@ -242,7 +244,7 @@ def _taint(data: JSON) -> objects.Taint:
 
 def remote_pool(data: JSON) -> objects.RemotePool:
     meta, spec, status = data["metadata"], data.get("spec") or {}, data.get("status") or {}
-    found = next((one for one in _conditions(status) if one.type == names.REACHABLE), None)
+    found = _condition(status, names.REACHABLE)
     why = found.message or found.reason if found else "the controller has not asked it yet"
     return objects.RemotePool(
         name=meta["name"],
@@ -322,15 +324,21 @@ def _classes(spec: wire.ClaimSpec | None) -> Iterable[tuple[str, str]]:
 
 
 def _conditions(status: JSON) -> tuple[objects.Condition, ...]:
-    return tuple(
-        objects.Condition(
-            type=item["type"],
-            status=item["status"],
-            reason=item.get("reason") or "",
-            message=item.get("message") or "",
-            since=item.get("lastTransitionTime") or "",
-        )
-        for item in status.get("conditions") or ()
+    return tuple(map(_told, status.get("conditions") or ()))
+
+
+def _condition(status: JSON, of: str) -> objects.Condition | None:
+    """The first of that type."""
+    return next((_told(item) for item in status.get("conditions") or () if item["type"] == of), None)
+
+
+def _told(data: JSON) -> objects.Condition:
+    return objects.Condition(
+        type=data["type"],
+        status=data["status"],
+        reason=data.get("reason") or "",
+        message=data.get("message") or "",
+        since=data.get("lastTransitionTime") or "",
     )
 
 

@@ -45,11 +45,20 @@ class Kept(Generic[K, V]):
         return changed
 
 
+class _Few(tuple[M, ...]):
+    """Several members, and not many."""
+
+    __slots__ = ()
+
+
+_NOBODY: _Few[Any] = _Few()
+
+
 class Index(Generic[K, M]):
-    """Key -> the members that name it: few for most keys, so tuples, a quarter of the size of sets, until there are many."""
+    """Key -> the members that name it: one for most keys, which stands for itself, and few for most others."""
 
     def __init__(self) -> None:
-        self._members: dict[K, tuple[M, ...] | set[M]] = {}
+        self._members: dict[K, M | _Few[M] | set[M]] = {}
 
     def put(self, member: M, before: Iterable[K], now: Iterable[K]) -> set[K]:
         """`before`: the keys that it named until now, which are not remembered here. Gives those that it names or named."""
@@ -61,21 +70,28 @@ class Index(Generic[K, M]):
         return was | is_
 
     def of(self, *keys: K) -> set[M]:
-        return set().union(*(self._members[key] for key in keys if key in self._members))
+        return set().union(*(self._named_by(key) for key in keys if key in self._members))
+
+    def _named_by(self, key: K) -> _Few[M] | set[M]:
+        found = self._members.get(key, _NOBODY)
+        return found if isinstance(found, (_Few, set)) else _Few((found,))
 
     def _enter(self, key: K, member: M) -> None:
-        others = self._members.get(key, ())
+        others = self._named_by(key)
         if isinstance(others, set):
             others.add(member)
+        elif others:
+            self._members[key] = _Few((*others, member)) if len(others) < _FEW else {*others, member}
         else:
-            self._members[key] = (*others, member) if len(others) < _FEW else {*others, member}
+            self._members[key] = member
 
     def _leave(self, key: K, member: M) -> None:
-        others = self._members[key]
+        others = self._named_by(key)
         if isinstance(others, set):
             others.discard(member)
         else:
-            others = self._members[key] = tuple(one for one in others if one != member)
+            others = _Few(one for one in others if one != member)
+            self._members[key] = others if len(others) > 1 else next(iter(others), member)
         if not others:
             del self._members[key]
 

@@ -74,6 +74,17 @@ async def test_a_card_is_shown_free_then_held_then_free_then_gone(server: FakeAP
     assert server.count("PATCH", GPUS) == 4
 
 
+async def test_the_objects_of_the_cards_are_listed_when_the_first_picture_is_there(
+    server: FakeAPIServer, tmp_path: Path
+) -> None:
+    put(server, a_slice(a_card(1)))
+    async with running(server, tmp_path):
+        await server.until(lambda: shown(server, 1).get("state") == "Free", within_s=60)
+    asked = [request.path.rpartition("/")[2] for request in server.requests if request.method == "GET"]
+    first = {kind: asked.index(kind) for kind in ("elasticgpus", "resourceclaims", "pods", "nodes", "resourceslices")}
+    assert max(first, key=first.__getitem__) == "elasticgpus"
+
+
 async def test_a_card_that_somebody_tainted_by_a_rule_is_blocked(server: FakeAPIServer, tmp_path: Path) -> None:
     server.said["/apis/resource.k8s.io/v1"] = {"resources": [{"name": "devicetaintrules"}]}
     put(server, a_slice(a_card(1), a_card(2)))

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -275,3 +276,53 @@ async def test_a_second_projection_may_be_quiet_where_the_first_is_not(server: F
         await told(more, {"ns/a": "n=1", "ns/b": "n=2"})
         assert more.version == heard + 1
         assert more.objects["ns/a"] is kept
+
+
+async def test_whatever_happened_before_a_list_what_is_held_is_what_the_server_has(
+    server: FakeAPIServer, tmp_path: Path
+) -> None:
+    """Changes, own writes and their losses, lists anew and somebody who comes, in an order that is drawn."""
+    dice = random.Random(5)
+    async with informing(server, tmp_path) as informer, contextlib.AsyncExitStack() as stack:
+        more: Kept[str] | None = None
+        for step in range(40):
+            name = f"p{dice.randrange(6)}"
+            match dice.choice(("put", "put", "put", "own", "own", "remove", "remove", "cut", "again", "beside")):
+                case "put":
+                    server.put(pod(name), {"spec": {"n": step}})
+                case "own":
+                    informer.adopt(server.put(pod(name), {"spec": {"n": step}}))
+                case "remove" if server.get(pod(name)) is not None:
+                    server.remove(pod(name))
+                    if dice.random() < 0.5:
+                        informer.discard(f"ns/{name}")
+                case "cut":
+                    server.cut_streams()
+                case "again":
+                    server.compact()
+                    server.bookmark()
+                case "beside" if more is None:
+                    more = await stack.enter_async_context(more_beside(informer))
+            if step % 8 == 7:
+                wanted = {f"ns/{one['metadata']['name']}": one["spec"]["n"] for one in server.list("pods")}
+                await until(informer, wanted)
+                if more is not None:
+                    await told(more, {key: f"n={number}" for key, number in wanted.items()})
+        assert more is not None
+
+
+async def test_a_list_anew_leaves_what_has_not_changed_the_very_same(server: FakeAPIServer, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        server.put(pod(name), {"spec": {"n": 10**6}})
+    async with informing(server, tmp_path) as informer:
+        await server.until(lambda: server.watching)
+        before = dict(informer.objects)
+        await server.stop()
+        server.put(pod("b"), {"spec": {"n": 10**6}})
+        server.compact()
+        await server.start()
+        await server.until(lambda: server.count("GET", "pods", watch=False) == 2, within_s=60)
+        async with asyncio.timeout(60):
+            while informer.objects["ns/b"] is before["ns/b"]:
+                await informer.changed(informer.version)
+        assert informer.objects["ns/a"] is before["ns/a"]

@@ -1,0 +1,23 @@
+"""What a ledger remembers, beside sets that say the same."""
+
+import hypothesis
+from hypothesis import strategies as st
+
+from view import registers
+
+KEYS = st.sets(st.integers(0, 4))
+MEMBERS = st.one_of(st.integers(0, 20).map(str), st.tuples(st.just("ns"), st.integers(0, 20).map(str)))
+
+
+@hypothesis.settings(deadline=None)
+@hypothesis.given(st.lists(st.tuples(MEMBERS, KEYS), max_size=120))
+def test_an_index_knows_who_names_a_key_be_they_one_few_or_many(story: list[tuple[object, set[int]]]) -> None:
+    index: registers.Index[int, object] = registers.Index()
+    named: dict[object, set[int]] = {}
+    for member, keys in story:
+        before = named.get(member, set())
+        assert index.put(member, before, keys) == before | keys
+        named[member] = keys
+        for key in range(5):
+            assert index.of(key) == {one for one, its in named.items() if key in its}
+    assert index.of(*range(5)) == {one for one, its in named.items() if its}
