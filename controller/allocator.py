@@ -78,7 +78,6 @@ class Allocator:
     async def run(self) -> None:
         """Works until it is cancelled. Begins as soon as the classes are known: then one list of the rest serves all."""
         classes = self._watch.classes
-        await classes.synced.wait()
         while True:
             seen = classes.version
             if _asked(classes.objects.values()):
@@ -208,9 +207,7 @@ class _Work:
             else:
                 self._refused.pop(line, None)
             if asyncio.get_running_loop().time() > breath + _BREATH_S:
-                await asyncio.sleep(
-                    0
-                )  # why not, told of many shapes in a large cluster, takes longer than a probe waits
+                await asyncio.sleep(0)  # why not, told of many shapes of a large cluster, outlasts a probe
                 breath = asyncio.get_running_loop().time()
             if len(chosen) >= _MOST:
                 self._stale.set()
