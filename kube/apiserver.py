@@ -162,13 +162,20 @@ class APIServer:
         method, target = ("GET" if verb == "LIST" else verb), _target(path, params)
         data = None if body is None else msgspec.json.encode(body)
 
+        before = ""
+
         async def attempt() -> bytes | None:
-            answer = await self._way.send(method, target, data, content)
-            if answer.status in _OK:
-                return answer.data
-            if answer.status == _NOT_FOUND:
-                return None
-            raise responses.failure(verb, path, answer.status, answer.data, retry_after=answer.retry_after)
+            nonlocal before
+            try:
+                answer = await self._way.send(method, target, data, content)
+                if answer.status in _OK:
+                    return answer.data
+                if answer.status == _NOT_FOUND:
+                    return None
+                raise responses.failure(verb, path, answer.status, answer.data, retry_after=answer.retry_after)
+            except errors.ElasticGPUError as error:
+                before = f"; the try before: {error}"
+                raise
 
         try:
             async with asyncio.timeout(deadline_s):
@@ -176,7 +183,7 @@ class APIServer:
         except TimeoutError as error:
             raise errors.Unavailable(
                 f"{verb} {path}: the API server did not answer within {deadline_s:g} s; "
-                "whether it was done is unknown; check the network to it"
+                f"whether it was done is unknown; check the network to it{before}"
             ) from error
 
 

@@ -130,6 +130,16 @@ async def test_a_black_hole_ends_at_the_deadline(api: APIServer, server: FakeAPI
     server.heal()
 
 
+async def test_a_deadline_that_ends_the_tries_says_what_went_wrong_before(
+    api: APIServer, server: FakeAPIServer
+) -> None:
+    server.fault(status=500, reason="InternalError", message="no space left")
+    server.fault(black_hole=True, times=-1)
+    with pytest.raises(errors.Unavailable, match=r"did not answer within 10 s.*; the try before: .*no space left"):
+        await api.get(f"{LEASES}/a")
+    server.heal()
+
+
 async def test_a_callers_shorter_limit_ends_the_call(api: APIServer, server: FakeAPIServer) -> None:
     server.fault(black_hole=True, times=-1)
     with pytest.raises(TimeoutError):
