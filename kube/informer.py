@@ -182,7 +182,7 @@ class Informer(Kept[T]):
         while True:
             page = await self._api.list_page(self._path, limit=_PAGE, following=following, **self._selectors)
             version = int(page.resource_version or 0)
-            found |= self._fill(page, version, new)
+            found |= self._fill(page, new)
             following = page.following
             if not following:
                 break
@@ -201,9 +201,12 @@ class Informer(Kept[T]):
         for kept in self._all:
             kept.tell()
 
-    def _fill(self, page: apiserver.Page, version: int, new: tuple[Kept[Any], ...]) -> set[str]:
-        """Takes in what the watch has not told of, and all for those who are new. Gives the keys."""
-        known = self._reached if version >= self._reached else 0  # nothing, of a server that was set back
+    def _fill(self, page: apiserver.Page, new: tuple[Kept[Any], ...]) -> set[str]:
+        """Takes in all where the watch was lost, else for those who are new what they lack. Gives the keys.
+
+        A lower version than was reached proves nothing after a loss: a server set back to a copy goes on from any number.
+        """
+        known = self._reached if self._listed else 0
         keys = set()
         for item in page.items:
             data = self._decode(item)

@@ -26,7 +26,6 @@ _OWN = f"{names.LOCAL_DRIVER}/"
 _one = sys.intern
 _OURS = (names.LOCAL_DRIVER, names.REMOTE_DRIVER)
 _NOTHING = wire.Attribute()
-_one = sys.intern
 
 
 def part(
