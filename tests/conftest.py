@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
-_ENDING_S = 60.0
+_ENDING_TURNS, _TURN_S = 300, 0.01
 hypothesis.settings.register_profile(  # how fast an example is made says nothing of the product
     "default", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
@@ -37,8 +37,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
         loop = runner.get_loop()
         # an aiohttp server keeps a task for each connection; its fixture ends it after this check
         tasks = [task for task in asyncio.all_tasks(loop) if "RequestHandler.start" not in repr(task)]
-        if tasks:  # what was told to end may need a few turns of the loop to do so, as a stream of gRPC does
-            _, running = loop.run_until_complete(asyncio.wait(tasks, timeout=_ENDING_S))
-            left = [repr(task) for task in running]
-            assert not left, f"tasks left running: {left}"
+        for _ in range(
+            _ENDING_TURNS
+        ):  # what was told to end may need some, as a stream of gRPC does; time alone says nothing
+            if all(task.done() for task in tasks):
+                break
+            loop.run_until_complete(asyncio.wait(tasks, timeout=_TURN_S))
+        left = [repr(task) for task in tasks if not task.done()]
+        assert not left, f"tasks left running: {left}"
     return outcome

@@ -42,7 +42,13 @@ def until(what: str, look: Callable[[], T], limit_s: float = LIMIT_S) -> T:
 def becomes(wanted: object, look: Callable[[], object], limit_s: float = LIMIT_S) -> None:
     """Waits until `look` answers this, and shows what it answers else."""
     deadline = time.monotonic() + limit_s
-    while (found := look()) != wanted and time.monotonic() < deadline:
+    found: object = None
+    while time.monotonic() < deadline:
+        try:
+            if (found := look()) == wanted:
+                return
+        except KubectlError as error:
+            found = error
         time.sleep(0.1)
     assert found == wanted
 
@@ -121,7 +127,7 @@ class Stage:
             f"{one['involvedObject']['name']}: {one.get('message', '')}"
             for one in self.kubectl.objects("events", "-n", self.namespace)
             if one.get("reason") == "FailedPrepareDynamicResources"
-            or (one.get("reason") == "Failed" and "CDI" in one.get("message", ""))
+            or (one.get("reason") == "Failed" and re.search("CDI|hook", one.get("message", "")))
             if not pods or one["involvedObject"]["name"] in pods
         ]
 
@@ -211,8 +217,7 @@ class Stage:
         return {path.name for path in self.cluster.host_path(node, CDI).iterdir() if not path.name.startswith(".")}
 
     def rollout(self) -> None:
-        """Until each node has one driver, which is ready. The DaemonSet alone may not have seen yet what was deleted, nor have
-        ended the one that was replaced."""
+        """Until each node has one driver, which is ready. The DaemonSet alone may not have seen yet what was deleted."""
         self.kubectl("-n", release.NAMESPACE, "rollout", "status", f"daemonset/{release.NAME}-node", "--timeout=240s")
 
         def settled() -> bool:

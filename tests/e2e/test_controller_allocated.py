@@ -47,6 +47,7 @@ def _share(name: str = "card", cores: str = "50", memory: str = "8Gi") -> Object
 def test_three_pods_with_half_a_card_each_land_on_two_cards(given: Stage) -> None:
     given("apply", "-f", str(EXAMPLE / "three-pods.yaml"))
     given("rollout", "status", "deployment/packed", "--timeout=240s")
+    assert not given.failed_starts()
     pods = [pod["metadata"]["name"] for pod in given.kubectl.objects("pods", "-n", given.namespace)]
     cards = [uuid for pod in pods for uuid in given.cards(pod).values()]
     assert sorted(cards.count(card) for card in set(cards)) == [1, 2]

@@ -3,7 +3,10 @@
 What stands for NVIDIA's programs (tests/fakes/mps) is put into the driver root of the node, as the driver's package would.
 """
 
+import contextlib
+import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,7 +145,9 @@ def test_a_daemon_that_is_killed_comes_back_with_its_shares(mps: Stage) -> None:
     (driver,) = mps.driver_pods()
     uid = driver["metadata"]["uid"]
     before = until("the daemon", lambda: mps.processes(uid, DAEMON))
-    subprocess.run(["kill", "-9", *map(str, before)], check=True)
+    for pid in before:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     until("another daemon", lambda: set(mps.processes(uid, DAEMON)) - set(before))
     until("the share is held again", lambda: takes(mps, "pod", 8192) == "taken, limits 25 % 8192 MiB")
     assert takes(mps, "pod", 8193) == "refused, limits 25 % 8192 MiB"

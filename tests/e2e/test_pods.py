@@ -142,6 +142,7 @@ def test_a_claim_that_no_container_uses_is_prepared_all_the_same(stage: Stage) -
 def test_the_claim_of_a_template_goes_when_its_pod_is_done(stage: Stage) -> None:
     stage.create(a_template(), a_pod(template="template", containers=[a_container(command="true")]))
     stage("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/pod", "--timeout=120s")
+    assert not stage.failed_starts()
     until("claim gone", lambda: not stage.kubectl.objects("resourceclaims", "-n", stage.namespace))
 
 

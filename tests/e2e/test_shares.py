@@ -87,6 +87,7 @@ def test_eight_replicas_are_packed_on_two_cards(shares: Stage) -> None:
     until("no card comes first for a share that is over", lambda: (found := _buses(shares)) and found == sorted(found))
     shares("apply", "-f", str(EXAMPLE / "replicas.yaml"))
     shares("rollout", "status", "deployment/replicas", "--timeout=240s")
+    assert not shares.failed_starts()
     pods = [pod["metadata"]["name"] for pod in shares.kubectl.objects("pods", "-n", shares.namespace)]
     cards = [uuid for pod in pods for uuid in shares.cards(pod).values()]
     assert sorted(cards.count(card) for card in set(cards)) == [4, 4]

@@ -7,7 +7,7 @@ import pytest
 
 from hack import release
 from tests.e2e.manifests import a_pod, a_template
-from tests.e2e.stage import Object, Stage, until
+from tests.e2e.stage import LIMIT_S, Object, Stage, until
 from tests.e2e.test_faults import devices
 
 pytestmark = pytest.mark.e2e
@@ -40,14 +40,14 @@ def published(stage: Stage, node: str = "node1") -> Object:
     return found
 
 
-def back(stage: Stage, node: str, uid: str) -> Object:
+def back(stage: Stage, node: str, uid: str, limit_s: float = LIMIT_S) -> Object:
     """The node's slice once it is another object than `uid`. How soon that is, the benchmark tells."""
 
     def another() -> Object | None:
         found = stage.slice_of(node)
         return found if found and found["metadata"]["uid"] != uid else None
 
-    found = until(f"slice of {node} back", another)
+    found = until(f"slice of {node} back", another, limit_s)
     assert found
     return found
 
@@ -96,7 +96,7 @@ def test_a_slice_that_is_deleted_by_hand_is_back(stage: Stage) -> None:
     for _ in range(3):
         before = published(stage)
         stage.kubectl("delete", "resourceslice", before["metadata"]["name"], "--wait=false")
-        found = back(stage, "node1", before["metadata"]["uid"])
+        found = back(stage, "node1", before["metadata"]["uid"], 9)  # all is looked at every ten
         assert found["spec"]["devices"] == before["spec"]["devices"]
 
 

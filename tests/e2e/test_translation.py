@@ -171,6 +171,7 @@ def test_a_deployments_pods_are_translated_and_the_deployment_is_not_touched(old
     }
     old.create(deployment)
     old("rollout", "status", "deployment/web", "--timeout=240s")
+    assert not old.failed_starts()
     assert "nvidia.com/gpumem" in old("get", "deployment", "web", "-o", "json")
     (made,) = old.kubectl.objects("resourceclaimtemplates", "-n", old.namespace)
     assert made["metadata"]["name"] == f"translated.n1.c0.m1000mi.{SHARE}"

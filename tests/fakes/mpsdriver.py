@@ -83,7 +83,7 @@ class MPSDriver:
                 os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
-        self.kill_all()
         while self.daemons():
+            self.kill_all()  # again: one may just have been starting
             time.sleep(0.01)
         shutil.rmtree(self._directory, ignore_errors=True)  # a server that dies behind its daemon may still write

@@ -153,7 +153,8 @@ class FakePool:
         self._trail.append(_copy(held))
         self._tell()
 
-    async def until(self, condition: Callable[[], Any], *, within_s: float = 60) -> None:
+    async def until(self, condition: Callable[[], Any], *, within_s: float = 18) -> None:
+        """In less than the controller takes to list all leases anew (20 s), which would hide a lost event."""
         async with asyncio.timeout(within_s):
             while not condition():
                 await self._pulse.wait()

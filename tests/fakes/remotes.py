@@ -144,7 +144,8 @@ class Cluster:
         )
         assert live == held
 
-    async def until(self, condition: Callable[[], Any], *, within_s: float = 60) -> None:
+    async def until(self, condition: Callable[[], Any], *, within_s: float = 18) -> None:
+        """In less than the controller takes to list all leases of a pool anew (20 s), which would hide a lost event."""
         await self.server.until(condition, within_s=within_s)
 
     def ref(self, name: str) -> contract.ClaimRef:

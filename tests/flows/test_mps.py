@@ -71,6 +71,7 @@ async def _eventually(running: node.Node, machine: Machine, uid: str) -> None:
             with contextlib.suppress(errors.Unavailable):
                 await running.prepare(machine.share(uid, 0, firm=MPS))
                 return
+            await asyncio.sleep(0.05)
 
 
 def _edits(machine: Machine, uid: str) -> dict[str, str]:

@@ -141,12 +141,13 @@ async def test_a_deadline_that_ends_the_tries_says_what_went_wrong_before(
 
 
 async def test_a_callers_shorter_limit_ends_the_call(api: APIServer, server: FakeAPIServer) -> None:
-    server.fault(black_hole=True, times=-1)
+    fault = server.fault(black_hole=True, times=-1)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
             await api.get(f"{LEASES}/a")
-    server.heal()
+    fault.times = 0
     assert await api.get(f"{LEASES}/a") is None  # the next call has a connection of its own
+    server.heal()
 
 
 async def test_a_new_token_is_taken_up_without_a_restart(server: FakeAPIServer, tmp_path: Path) -> None:

@@ -78,7 +78,8 @@ async def test_a_slow_api_server_does_not_delay_the_answer(tmp_path: Path) -> No
         plugin = await w.kubelet.plugin(DRIVER)
         claim = w.put_claim()
         w.server.fault(method="PATCH", path=CLAIMS, black_hole=True, times=-1)
-        await plugin.prepared(claim)
+        async with asyncio.timeout(9):  # the write is given up after 10 s
+            await plugin.prepared(claim)
         await w.server.until(lambda: w.server.count("PATCH", CLAIMS))
         assert not w.devices_told()
         w.server.heal()

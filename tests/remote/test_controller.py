@@ -80,7 +80,7 @@ async def test_a_server_without_binding_conditions_gets_plain_devices_and_that_i
 
 
 async def test_a_pool_that_hangs_delays_no_other(tmp_path: Path) -> None:
-    """Four of them: one after the other they would take 20 s."""
+    """Four of them: one after the other, the last would be asked after 15 s."""
     async with (
         a_cluster(tmp_path) as cluster,
         FakePool(cluster.authority) as well,
@@ -95,6 +95,7 @@ async def test_a_pool_that_hangs_delays_no_other(tmp_path: Path) -> None:
         async with cluster.controller():
             cluster.claim("a", well, 0, of="well")
             await cluster.until(lambda: cluster.condition("a", "attached"))
+            await cluster.until(lambda: all(pool.count_of("GetPoolInfo") for pool in dead), within_s=14)
             assert not any(pool.live() for pool in dead)
 
 
