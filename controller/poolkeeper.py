@@ -204,7 +204,7 @@ class PoolKeeper:
     def _prune(self, scene: remote.Scene) -> None:
         """What is remembered of keys goes with their intents; how long something rests, when nobody has tried it since."""
         past = asyncio.get_running_loop().time() - _LONGEST_REST_S
-        self._rests = {key: rest for key, rest in self._rests.items() if rest[0] > past}
+        self._rests = {key: rest for key, rest in self._rests.items() if rest[0] > past or key in self._flying}
         known = {intent.spec.key for intent in scene.intents}
         self._over &= known
         self._asked &= known

@@ -177,12 +177,20 @@ class Informer(Kept[T]):
         return tuple(kept for kept in self._all if not kept.synced.is_set())
 
     async def _list(self) -> None:
-        """Ends early when somebody has come in between: then all begins anew, for both."""
+        """Ends early when somebody has come in between: then all begins anew, for both.
+
+        Where the watch was lost, all is taken in, whatever its version: a server set back to a copy goes on from any number.
+        A list that ends halfway leaves some newer than what the watch would go on from, so that counts as a loss too.
+        """
         following, found, new = "", set[str](), self._unfilled()
+        known = self._reached if self._listed else 0
+        if not self._listed:
+            self._ahead = {}
+        self._listed = False
         while True:
             page = await self._api.list_page(self._path, limit=_PAGE, following=following, **self._selectors)
             version = int(page.resource_version or 0)
-            found |= self._fill(page, new)
+            found |= self._fill(page, known, new)
             following = page.following
             if not following:
                 break
@@ -201,12 +209,8 @@ class Informer(Kept[T]):
         for kept in self._all:
             kept.tell()
 
-    def _fill(self, page: apiserver.Page, new: tuple[Kept[Any], ...]) -> set[str]:
-        """Takes in all where the watch was lost, else for those who are new what they lack. Gives the keys.
-
-        A lower version than was reached proves nothing after a loss: a server set back to a copy goes on from any number.
-        """
-        known = self._reached if self._listed else 0
+    def _fill(self, page: apiserver.Page, known: int, new: tuple[Kept[Any], ...]) -> set[str]:
+        """Takes in what is newer than what is known, and all for those who are new. Gives the keys."""
         keys = set()
         for item in page.items:
             data = self._decode(item)

@@ -329,21 +329,24 @@ class Node:
         except errors.ElasticGPUError as error:
             _log.warning("leases not renewed", pool=name, leases=len(leases), reason=str(error))
             return
-        now = asyncio.get_running_loop().time()
         for record, holding in leases:
-            why = refused.get(holding.lease_id)
             try:
-                if not self._held.has(record.uid, holding):
-                    continue  # given back while the pool was asked: that it has ended is no news
-                if why is not None:
-                    await self._over(record, holding, why)
-                elif now >= self._fresh_until.get(record.uid, 0.0):
-                    await self._certify(record)
+                await self._renewed(record, holding, refused.get(holding.lease_id))
             except errors.ElasticGPUError as error:
                 _log.warning("not renewed wholly", claim=f"{record.namespace}/{record.name}", reason=str(error))
-            finally:
-                if self._held.gone(record.uid):
-                    await self._keys.remove(record.uid)
+
+    async def _renewed(self, record: records.Record, holding: records.Holding, refused: str | None) -> None:
+        """What follows from the pool's answer; of a claim that is given back meanwhile no credential stays."""
+        try:
+            if not self._held.has(record.uid, holding):
+                return  # given back while the pool was asked: that it has ended is no news
+            if refused is not None:
+                await self._over(record, holding, refused)
+            elif asyncio.get_running_loop().time() >= self._fresh_until.get(record.uid, 0.0):
+                await self._certify(record)
+        finally:
+            if self._held.gone(record.uid):
+                await self._keys.remove(record.uid)
 
     async def _over(self, record: records.Record, holding: records.Holding, why: str) -> None:
         """No container is started with it any more; those that run are told by their pod's status."""

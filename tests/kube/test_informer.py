@@ -25,9 +25,9 @@ def spec_n(data: dict[str, Any]) -> int:
 
 
 @contextlib.asynccontextmanager
-async def informing(server: FakeAPIServer, folder: Path, **selectors: Any) -> AsyncIterator[Informer[int]]:
+async def informing(server: FakeAPIServer, folder: Path, **options: Any) -> AsyncIterator[Informer[int]]:
     async with APIServer.connect(server.kubeconfig(folder)) as api:
-        informer = Informer(api, PODS, project=spec_n, **selectors)
+        informer = Informer(api, PODS, **{"project": spec_n, **options})
         task = asyncio.create_task(informer.run(), name="informer")
         try:
             async with asyncio.timeout(60):
@@ -344,3 +344,54 @@ async def test_a_server_set_back_to_a_copy_is_believed_whatever_its_versions_are
         server.compact()
         await server.start()
         await until(informer, {"ns/a": 1})
+
+
+async def test_an_own_write_that_a_server_set_back_knows_nothing_of_is_gone(
+    server: FakeAPIServer, tmp_path: Path
+) -> None:
+    server.put(pod("a"), {"spec": {"n": 1}})
+    copied, before = server.get(pod("a")), server.store.revision
+    async with informing(server, tmp_path) as informer:
+        await server.until(lambda: server.watching)
+        await server.stop()
+        informer.adopt(server.put(pod("a"), {"spec": {"n": 2}}))
+        informer.adopt(server.put(pod("b"), {"spec": {"n": 3}}))
+        assert dict(informer.objects) == {"ns/a": 2, "ns/b": 3}
+        server.store.objects = {place: copied for place in server.store.objects if place.name == "a"}
+        server.compact()
+        server.store.revision = before
+        server.store.oldest = 10**6  # none of the versions from before is one of this server
+        await server.start()
+        await server.until(lambda: server.count("GET", "pods", watch=True) >= 2)
+        server.store.oldest = before
+        await until(informer, {"ns/a": 1})
+        server.put(pod("a"), {"spec": {"n": 5}})
+        await until(informer, {"ns/a": 5})
+
+
+async def test_a_list_that_ends_halfway_lets_no_older_event_replace_what_it_brought(
+    server: FakeAPIServer, tmp_path: Path
+) -> None:
+    for number in range(501):  # one more than a page
+        server.put(pod(f"p{number:03}"), {"spec": {"n": 0}})
+    seen = []
+
+    def first(data: dict[str, Any]) -> int:
+        if data["metadata"]["name"] == "p000":
+            seen.append(spec_n(data))
+        return spec_n(data)
+
+    def leaves(data: dict[str, Any]) -> int:
+        informer.leave(more)
+        return spec_n(data)
+
+    async with informing(server, tmp_path, project=first) as informer:
+        await server.until(lambda: server.watching)
+        more = informer.beside(leaves)
+        for number in (1, 2):
+            server.put(pod("p000"), {"spec": {"n": number}})
+        server.put(pod("p500"), {"spec": {"n": 3}})
+        async with asyncio.timeout(60):
+            while informer.objects["ns/p500"] != 3:
+                await informer.changed(informer.version)
+        assert seen == sorted(seen)
