@@ -116,8 +116,10 @@ class Cluster:
 
     def condition(self, name: str, type_: str) -> bool:
         """Whether every one of the claim's devices has it."""
-        devices = self.devices(name)
-        return bool(devices) and all(
+        devices, body = self.devices(name), self.get(name)
+        results = ((body.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results", ())
+        ours = [one for one in results if one["driver"] == names.REMOTE_DRIVER]
+        return len(devices) == len(ours) > 0 and all(
             any(one["type"].endswith(f"/{type_}") and one["status"] == "True" for one in device.get("conditions") or ())
             for device in devices
         )
