@@ -9,12 +9,11 @@ has changed, and a look at the rest; what waits is looked at again only when it,
 """
 
 import datetime
-import functools
 import sys
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from allocation import bookings, cluster, fragmentation, nodes, pods, policies, requests
 from api import names, v1alpha1
@@ -22,7 +21,6 @@ from controller import gangs, lines, news, offers, snapshot
 from view import objects, registers
 
 JSON = Mapping[str, Any]
-T = TypeVar("T")
 FINALIZER = "resource.kubernetes.io/delete-protection"
 _SETTLED = datetime.timedelta(seconds=10)
 """After so long kube-scheduler has seen a taint, and what it chose before is written."""
@@ -110,19 +108,13 @@ def claim(data: JSON) -> Claim:
         uid=meta["uid"],
         version=meta["resourceVersion"] if allocation is None else "",
         created=sys.intern(meta.get("creationTimestamp", "")),
-        finalizers=_alike(tuple(meta.get("finalizers") or ())),
+        finalizers=objects.alike(tuple(meta.get("finalizers") or ())),
         deleting="deletionTimestamp" in meta,
         asked=None if allocation is not None else requests.claim(data),
         pieces=bookings.pieces(results),
-        pinned=_alike(nodes.terms(selector)) if selector else None,
+        pinned=objects.alike(nodes.terms(selector)) if selector else None,
         allocated=allocation is not None,
     )
-
-
-@functools.lru_cache(maxsize=8192)
-def _alike(value: T) -> T:
-    """The same object for equal values: of a node's claims, or of all."""
-    return value
 
 
 class Mirror:

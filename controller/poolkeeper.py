@@ -118,9 +118,8 @@ class PoolKeeper:
                     ):
                         async for held in changes:
                             self._take(held)
-                        await asyncio.sleep(
-                            _FIRST_REST_S
-                        )  # a pool that ends each watch at once is not asked without end
+                        # a pool that ends each watch at once is not asked without end
+                        await asyncio.sleep(_FIRST_REST_S)
             except errors.ElasticGPUError as error:
                 failures += 1
                 self._heard(str(error))

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 
 from api import names
-from view import picture
+from view import objects, picture
 
 _STATES = {state: state.value.lower() for state in picture.State}
 _OPEN = (picture.State.FREE, picture.State.PARTLY)
@@ -76,7 +76,7 @@ class Holdings:
         self._put(before, self._typed.pop(pool, ()), -1)
         typed = tuple(self._types(holder) for card in now for holder in card.holders)
         if typed:
-            self._typed[pool] = _alike(typed)
+            self._typed[pool] = objects.alike(typed)  # most nodes are used alike
         self._put(now, typed, 1)
 
     def _put(self, cards: Iterable[picture.Card], typed: Iterable[tuple[str, ...]], sign: int) -> None:
@@ -134,12 +134,6 @@ def _moved(hits: Hits, key: Key, sign: int) -> Hits:
     found = dict(hits)
     found[key] = found.get(key, 0) + sign
     return tuple((one, number) for one, number in found.items() if number)
-
-
-@functools.lru_cache(maxsize=4096)
-def _alike(typed: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
-    """Most nodes are used alike."""
-    return typed
 
 
 def _tally(found: Counter[str]) -> picture.Tally:

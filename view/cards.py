@@ -115,12 +115,8 @@ def class_of(claim: objects.Claim, request: str) -> str:
 def containers(uses: Iterable[objects.Use], claim: str, request: str) -> tuple[str, ...]:
     """Those that use this request, or all of the claim."""
     wanted = ("", request.partition("/")[0])
-    return _alike(tuple(dict.fromkeys(use.container for use in uses if use.claim == claim and use.request in wanted)))
-
-
-@functools.lru_cache(maxsize=1024)
-def _alike(found: tuple[str, ...]) -> tuple[str, ...]:
-    """One for all pods whose containers are called alike."""
+    named = dict.fromkeys(use.container for use in uses if use.claim == claim and use.request in wanted)
+    found: tuple[str, ...] = objects.alike(tuple(named))
     return found
 
 

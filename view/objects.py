@@ -1,5 +1,6 @@
 """The API's objects as far as the picture of the cluster needs them: values alone, each kind with what is not known of it."""
 
+import functools
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -9,6 +10,12 @@ T = TypeVar("T")
 Reference = tuple[str, str]
 """(namespace, name)"""
 NOT_ASKED = "not asked for"
+
+
+@functools.lru_cache(maxsize=16384)
+def alike(value: T) -> T:
+    """The same object for equal values: for such as many objects of a cluster have in common."""
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

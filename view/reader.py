@@ -103,7 +103,7 @@ def claim(data: JSON | wire.Claim) -> objects.Claim:
         name=_one(meta.name),
         uid=meta.uid,
         created=_one(meta.creation_timestamp or ""),
-        classes=_alike(tuple(_classes(found.spec))),
+        classes=objects.alike(tuple(_classes(found.spec))),
         allocated=status.allocation is not None,
         since=_one(allocation.allocation_timestamp or ""),
         results=tuple([_result(one, told) for one in results if one.driver in _OURS]),
@@ -220,9 +220,9 @@ def _device(found: wire.Device) -> objects.Device:
     return objects.Device(
         name=_one(found.name),
         uuid=(its.uuid or its.own_uuid or _NOTHING).string,
-        model=_alike((its.product_name or its.own_product_name or _NOTHING).string),
-        bus_id=_alike((its.bus_id or _NOTHING).string),
-        driver_version=_alike((its.driver_version or its.own_driver_version or _NOTHING).version),
+        model=objects.alike((its.product_name or its.own_product_name or _NOTHING).string),
+        bus_id=objects.alike((its.bus_id or _NOTHING).string),
+        driver_version=objects.alike((its.driver_version or its.own_driver_version or _NOTHING).version),
         capacity=_amounts(tuple([(name, amount.value) for name, amount in (found.capacity or {}).items()])),
         shared=bool(found.allow_multiple_allocations),
         taints=tuple(_taints(found.taints)) if found.taints else (),
@@ -289,7 +289,7 @@ def _result(found: wire.Result, told: Mapping[tuple[str, str, str], wire.Said]) 
         admin=bool(found.admin_access),
         share_id=found.share_id or "",
         consumed=_amounts(tuple((found.consumed_capacity or {}).items())),
-        enforcement=_alike(str(held)),
+        enforcement=objects.alike(str(held)),
         remote=found.driver == names.REMOTE_DRIVER,
         awaited=_awaited(found, said) if found.binding_conditions else "",
     )
@@ -344,16 +344,10 @@ def _told(data: JSON) -> objects.Condition:
 @functools.lru_cache(maxsize=4096)
 def _amounts(given: tuple[tuple[str, str | int], ...]) -> tuple[tuple[str, int], ...]:
     """One tuple for all cards and claims that are alike, in the order of its names."""
-    found: tuple[tuple[str, int], ...] = _alike(
+    found: tuple[tuple[str, int], ...] = objects.alike(
         tuple(sorted((name.removeprefix(_OWN), int(quantity.parse(text))) for name, text in given))
     )
     return found
-
-
-@functools.lru_cache(maxsize=4096)
-def _alike(value: T) -> T:
-    """The same object for equal values, of those that few differ in."""
-    return value
 
 
 def _body(data: JSON, kind: type[B]) -> B:

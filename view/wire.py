@@ -150,7 +150,6 @@ class Condition(msgspec.Struct, rename="camel"):
     status: str
     reason: str | None = None
     message: str | None = None
-    last_transition_time: str | None = None
 
 
 class Said(msgspec.Struct, rename="camel"):

@@ -116,9 +116,8 @@ class Cluster:
 
     def condition(self, name: str, type_: str) -> bool:
         """Whether every one of the claim's devices has it."""
-        devices, body = self.devices(name), self.get(name)
-        results = ((body.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results", ())
-        ours = [one for one in results if one["driver"] == names.REMOTE_DRIVER]
+        devices = self.devices(name)
+        ours = [one for one in _results(self.get(name)) if one["driver"] == names.REMOTE_DRIVER]
         return len(devices) == len(ours) > 0 and all(
             any(one["type"].endswith(f"/{type_}") and one["status"] == "True" for one in device.get("conditions") or ())
             for device in devices
@@ -142,7 +141,7 @@ class Cluster:
         held = sorted(
             (result["device"], claim["metadata"]["uid"])
             for claim in self.server.list("resourceclaims")
-            for result in ((claim.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results", ())
+            for result in _results(claim)
         )
         assert live == held
 
@@ -276,3 +275,9 @@ async def a_cluster(folder: Path) -> AsyncIterator[Cluster]:
         yield Cluster(server, folder)
         held = [*server.store.objects.values(), *(request.body for request in server.requests)]
         (folder / "objects.json").write_text(json.dumps(held))
+
+
+def _results(claim: JSON) -> list[JSON]:
+    """What is allocated to it."""
+    found: list[JSON] = ((claim.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results", [])
+    return found

@@ -27,7 +27,7 @@ from tests.view.objects import (
     name_of,
     seen,
 )  # fmt: skip
-from view import join, ledger, objects, registers
+from view import join, ledger, objects
 
 PARTS = (
     "pools", "cards", "total", "models", "nodes", "classes", "namespaces", "workload_types", "cells", "pods", "claims", "problems",
@@ -277,28 +277,6 @@ def test_what_an_event_does_not_touch_is_the_very_same_object() -> None:
     assert first.cards[1] is second.cards[1]
     assert first.nodes[1] is second.nodes[1]
     assert first.cards[0] is not second.cards[0]
-
-
-@given(st.lists(st.tuples(st.integers(0, 40), st.frozensets(st.integers(0, 3))), max_size=120))
-@settings(deadline=None)
-def test_an_index_knows_who_names_what_also_when_many_do(puts: list[tuple[int, frozenset[int]]]) -> None:
-    index, named = registers.Index[int, int](), dict[int, frozenset[int]]()
-    for member, keys in puts:
-        before = named.get(member, frozenset())
-        assert index.put(member, before, keys) == keys | before
-        named[member] = keys
-        for key in range(4):
-            assert index.of(key) == {one for one, its in named.items() if key in its}
-
-
-def test_thousands_that_name_one_thing_come_and_go_as_fast_as_few() -> None:
-    """By the number of steps, not by the clock: a set takes over where a tuple would be copied each time."""
-    index = registers.Index[str, int]()
-    for member in range(100):
-        index.put(member, (), ("shared",))
-    members = index._members["shared"]
-    index.put(100, (), ("shared",))
-    assert index._members["shared"] is members
 
 
 def test_of_a_pool_one_lease_makes_one_card_anew() -> None:
