@@ -67,8 +67,9 @@ class Stage:
         )
         kubectl("create", "namespace", namespace)
         # pods are refused before the account is there, and their volumes fail before the certificates are
-        given = ("serviceaccount/default", "configmap/kube-root-ca.crt")
-        kubectl("-n", namespace, "wait", "--for=create", *given, f"--timeout={LIMIT_S}s")
+        for given in ("serviceaccount/default", "configmap/kube-root-ca.crt"):
+            # one at a time: asked for two of which neither is there yet, kubectl gives up at once
+            kubectl("-n", namespace, "wait", "--for=create", given, f"--timeout={LIMIT_S}s")
         return cls(kubectl=kubectl, cluster=cluster, namespace=namespace, started=time.monotonic())
 
     def close(self) -> None:
