@@ -19,7 +19,7 @@ from msgspec import structs
 
 from api import errors
 from cli import gatherer, kubectl, queries, settings, sheets, status, tables, templates
-from view import document, join, objects, picture
+from view import document, join, objects, picture, twice
 
 FOUND, MISSING, UNTOLD = 0, 1, 2
 _MANY = 1000
@@ -197,7 +197,7 @@ def _status(asked: Asked) -> int:
 def _card(asked: Asked) -> int:
     wanted = (*queries.slices(), queries.claims(), queries.rules(), queries.leases())
     view = view_of(asked, wanted, asked.namespace)
-    found = matching(view, asked.name)
+    found = list(twice.by_name(matching(view, asked.name)).values())
     if len(found) != 1:
         warn(asked, view)
         asked.warnings.write(not_one(found, asked.name))
@@ -205,7 +205,8 @@ def _card(asked: Asked) -> int:
     spaces = sorted({holder.namespace for holder in (*found[0].holders, *found[0].observers)})
     if spaces:  # whose containers use it is told by the pods of these namespaces alone
         view = _with_pods(asked, wanted, spaces)
-        found = [card for card in view.cards if card.name == found[0].name] or found
+        again = twice.by_name(card for card in view.cards if card.name == found[0].name)
+        found = list(again.values()) or found
     if asked.form in ("json", "yaml"):
         print_document(document.single("Card", found[0], view), asked)
     elif asked.form == "name":

@@ -19,7 +19,7 @@ import msgspec
 
 from api import elasticgpu, names, quantity, v1alpha1
 from api.reasons import Card
-from view import cards, join, objects, picture
+from view import join, objects, picture, twice
 
 PATH = f"/apis/{names.API_VERSION}/{elasticgpu.PLURAL}"
 JSON = Mapping[str, Any]
@@ -97,7 +97,7 @@ def turn(
     if seen.slices.unknown or seen.claims.unknown:
         return
     agreed = {} if agreed is None else agreed
-    current = cards.by_name(view.cards)
+    current = twice.by_name(view.cards)
     for name, card in current.items():
         shown = found.get(name)
         if shown is not None and agreed.get(shown) is card:

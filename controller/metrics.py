@@ -163,7 +163,9 @@ class _Sums(Collector):
         yield size
         yield free
         pools = ((one.name, one.tally) for one in self.view.remote_pools)
-        yield _by_state("pool_cards", "Remote cards by state; they are in elasticgpu_cards too.", "pool", pools)
+        yield _by_state(
+            "pool_cards", "Remote cards by state; they are in elasticgpu_cards too, each once.", "pool", pools
+        )
         yield from self._classes(self.view.classes)
         wrong = GaugeMetricFamily(
             _VIEW + "problems", "Things that are wrong, as kubectl egpu lists them.", labels=["kind"]

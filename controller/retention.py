@@ -14,7 +14,7 @@ from typing import Any
 
 from api import names, v1alpha1
 from controller import snapshot
-from view import cards, objects, picture
+from view import objects, picture, twice
 
 RULES = "/apis/resource.k8s.io/v1/devicetaintrules"
 _STOPS, _TELLS = "NoSchedule", "None"
@@ -57,7 +57,7 @@ def turn(
 ) -> Iterator[Write]:
     """What to write; nothing where nothing changed."""
     by_name = {rule.name: rule for rule in rules}
-    for card in cards.by_name(card for card in found if not card.remote).values():
+    for card in twice.by_name(card for card in found if not card.remote).values():
         rule = by_name.get(f"{names.RETAINED_RULE}{card.name}")
         mine = [holder for holder in card.holders if holder.class_name in keeping]
         if rule is None:

@@ -67,8 +67,10 @@ class Holdings:
         self._types = types
         self._typed: dict[str, tuple[tuple[str, ...], ...]] = {}
         """By pool, the types of its holders as they were put in: by now they may be others."""
-        self._cards: Counter[Key] = Counter()
+        self._near: Counter[Key] = Counter()
         self._memory: Counter[Key] = Counter()
+        self._far = _Distinct()
+        """Remote cards: two pools may list the same one."""
         self._claims, self._pods = _Distinct(), _Distinct()
 
     def change(self, pool: str, before: Iterable[picture.Card], now: Iterable[picture.Card]) -> None:
@@ -81,33 +83,39 @@ class Holdings:
 
     def _put(self, cards: Iterable[picture.Card], typed: Iterable[tuple[str, ...]], sign: int) -> None:
         types = iter(typed)
-        held: set[tuple[Key, str]] = set()
+        near: set[tuple[Key, str]] = set()
+        touched: set[Key] = set()
         for card in cards:
             for holder in card.holders:
                 keys = [(Kind.NAMESPACE, holder.namespace), (Kind.CLASS, holder.class_name)]
                 keys += [(Kind.TYPE, name) for name in next(types)]
+                touched.update(keys)
                 for key in keys:
-                    held.add((key, card.name))  # a pool may name a device twice by mistake
+                    if card.remote:
+                        self._far.count(card.name, key, sign)
+                    else:
+                        near.add((key, card.name))  # a pool may name a device twice by mistake
                     self._claims.count(holder.uid, key, sign)
                     for pod in holder.pods:
                         self._pods.count(pod.uid, key, sign)
                     self._memory[key] += sign * holder.amounts.get(names.MEMORY, 0)
-        for key, _ in held:
-            self._cards[key] += sign
-            if not self._cards[key]:
-                for counted in (self._cards, self._memory, self._claims.number, self._pods.number):
+        for key, _ in near:
+            self._near[key] += sign
+        for key in touched:
+            if not self._claims.number[key]:
+                for counted in (self._near, self._far.number, self._memory, self._claims.number, self._pods.number):
                     counted.pop(key, None)
 
     def booked(self, kind: Kind) -> tuple[picture.Booked, ...]:
         return tuple(
             picture.Booked(
                 name=key[1],
-                cards=self._cards[key],
+                cards=self._near[key] + self._far.number[key],
                 claims=self._claims.number[key],
                 pods=self._pods.number[key],
                 memory=self._memory[key],
             )
-            for key in sorted((one for one in self._cards if one[0] is kind), key=lambda one: one[1])
+            for key in sorted((one for one in self._claims.number if one[0] is kind), key=lambda one: one[1])
         )
 
 

@@ -153,15 +153,6 @@ def rules_by_pool(rules: Iterable[objects.TaintRule]) -> dict[str, list[objects.
     return found
 
 
-def by_name(found: Iterable[picture.Card]) -> dict[str, picture.Card]:
-    """A card that was moved may be listed by two nodes for a while: the one where it is held, else the later, counts."""
-    kept: dict[str, picture.Card] = {}
-    for card in found:
-        if card.name not in kept or card.holders or not kept[card.name].holders:
-            kept[card.name] = card
-    return kept
-
-
 def _tainted(
     device: objects.Device, rules: tuple[objects.TaintRule, ...], at: Iterable[_Held], unknown: str
 ) -> objects.Device:

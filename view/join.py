@@ -13,7 +13,7 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
-from view import cards, lenders, objects, picture, problems, totals, users
+from view import cards, lenders, objects, picture, problems, totals, twice, users
 
 _Pools = tuple[cards.Pool, ...]
 
@@ -49,11 +49,11 @@ class View:
     @functools.cached_property
     def total(self) -> picture.Tally | None:
         """None where slices could not be read."""
-        return None if self._seen.slices.unknown else totals.tally(self.cards)
+        return None if self._seen.slices.unknown else totals.tally(twice.once(self.cards))
 
     @functools.cached_property
     def models(self) -> tuple[picture.Model, ...]:
-        return totals.models(self.cards)
+        return totals.models(twice.once(self.cards))
 
     @functools.cached_property
     def nodes(self) -> tuple[picture.Node, ...]:
@@ -77,8 +77,8 @@ class View:
 
     @functools.cached_property
     def problems(self) -> tuple[picture.Problem, ...]:
-        twice = lenders.twice(lenders.by_pool(self.cards))
-        return problems.find(self.pools, self.known, self.pods, self.remote_pools, self.leases, twice)
+        shared = twice.pairs(lenders.by_pool(self.cards))
+        return problems.find(self.pools, self.known, self.pods, self.remote_pools, self.leases, shared)
 
     @functools.cached_property
     def unknown(self) -> Mapping[str, str]:

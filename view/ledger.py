@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 from api import names
-from view import books, cards, join, lenders, objects, picture, problems, registers, totals, users
+from view import books, cards, join, lenders, objects, picture, problems, registers, totals, twice, users
 
 _COMPARED = ("device_classes",)
 
@@ -51,9 +51,12 @@ class Ledger:
         pools, claims, pods, nodes = touched.pools, touched.claims, touched.pods, touched.nodes
         leases = touched.leases | self._leases_of_claim.of(*claims)
         listed = {pool: self._far(pool) for pool in pools}
+        self._tallies.put(self._spare, 1)
         nodes |= {node for pool in pools for node in self._renew_pool(pool, seen)}
         if any(self._far(pool) != before for pool, before in listed.items()):
             self._renew_twice()
+        self._spare = twice.spare([card for pool in self._sharing for card in self._cards.of[pool]])
+        self._tallies.put(self._spare, -1)
         if self._moved:
             self._order[:] = sorted(self._pools, key=lambda name: self._pools[name].order)
             self._names[:] = sorted(self._pools)
@@ -83,6 +86,9 @@ class Ledger:
         self._leases_of_claim: registers.Index[objects.Reference, str] = registers.Index()
         self._lenders: dict[str, picture.RemotePool] = {}
         self._twice: Mapping[tuple[str, str], int] = {}
+        self._sharing: Iterable[str] = ()
+        self._spare: tuple[picture.Card, ...] = ()
+        """Listings of remote cards that are not in the tallies, since another one is."""
         self._rules_of: registers.Index[str, str] = registers.Index()
         self._slices_of: registers.Index[str, str] = registers.Index()
         self._claims_of_pool: registers.Index[str, objects.Reference] = registers.Index()
@@ -168,7 +174,7 @@ class Ledger:
     def _renew_twice(self) -> None:
         for pair in self._twice:
             self._found("twice", pair, ())
-        self._twice = lenders.twice(self._cards.of)
+        self._twice, self._sharing = twice.pairs(self._cards.of), twice.sharing(self._cards.of)
         for pair, count in self._twice.items():
             self._found("twice", pair, (problems.of_twice(pair, count),))
 

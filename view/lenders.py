@@ -52,17 +52,6 @@ def pool(
     )
 
 
-def twice(of: Mapping[str, Sequence[picture.Card]]) -> Mapping[tuple[str, str], int]:
-    """(pool, the first other one) -> how many of its remote cards that one has too: two RemotePools may be one agent."""
-    first: dict[str, str] = {}
-    found: defaultdict[tuple[str, str], int] = defaultdict(int)
-    for name in sorted(of):
-        for card in {card.name for card in of[name] if card.remote}:
-            if (other := first.setdefault(card, name)) != name:
-                found[name, other] += 1
-    return found
-
-
 def leases(known: users.Known) -> tuple[picture.Lease, ...]:
     """By pool and card, the newest first."""
     ordered = sorted(known.seen.leases.items, key=lambda one: (one.created, one.name), reverse=True)

@@ -158,7 +158,7 @@ def _pool_rows(view: join.View) -> list[list[Any]]:
             one.name,
             view.cells.get(picture.POOL + one.name, ""),
             _FLAGS[one.reachable],
-            [number[name] for name in one.models],
+            [number[name] for name in one.models if name in number],
         ]
         for one in view.remote_pools
     ]

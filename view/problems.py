@@ -175,7 +175,9 @@ def of_lender(pool: picture.RemotePool) -> Iterator[picture.Problem]:
 def of_twice(pools: tuple[str, str], count: int) -> picture.Problem:
     """Who gets such a card waits while it is lent by way of the other pool."""
     name, other = pools
-    message = f"lists {count} cards that pool {other} lists too: they count twice, and serve one claim at a time"
+    message = (
+        f"lists {count} cards that pool {other} lists too: each counts once in all sums, and serves one claim at a time"
+    )
     return _problem(reasons.Problem.TWICE, f"pool {name}", message, "", f"kubectl describe remotepool {name} {other}")
 
 

@@ -1,6 +1,7 @@
 """Sums over cards and claims: by model, node, namespace, workload type and class.
 
-Cards are counted, never consumers: a card that five claims share is one card in every number.
+Cards are counted, never consumers: a card that five claims share is one card in every number, and so is a remote card that
+two pools list (`twice`).
 """
 
 import functools
@@ -178,7 +179,7 @@ def _booked(
     for card in cards:
         for holder in card.holders:
             for key in keys(holder):
-                at[key].add((card.pool, card.name))
+                at[key].add(("" if card.remote else card.pool, card.name))
                 claims[key].add(holder.uid)
                 pods[key].update(pod.uid for pod in holder.pods)
                 memory[key] += holder.amounts.get(names.MEMORY, 0)

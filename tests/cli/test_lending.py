@@ -67,6 +67,15 @@ async def test_a_card_tells_pool_pod_and_lease(lab: FakeAPIServer, user: User) -
     assert re.search(r"^lease-far-7 +Attached +ml/far +node9 ", out, re.MULTILINE)
 
 
+async def test_a_card_that_two_pools_list_is_one_card_shown_where_it_is_held(lab: FakeAPIServer, user: User) -> None:
+    put(lab, a_far_slice(a_card(7), a_card(8), pool="attic"), a_pool("attic"))
+    out = (await user.egpu()).out
+    assert out.startswith("6 cards on 2 nodes and 2 remote pools: 1 free, 1 partly held, 3 held, 1 blocked (as of ")
+    assert "pool lab: lists 2 cards that pool attic lists too: each counts once in all sums" in out
+    shown = await user.egpu("card", "gpu-00000007")
+    assert (shown.code, "Pool:      lab (remote)\n" in shown.out) == (0, True)
+
+
 async def test_status_counts_cards_of_nodes_and_of_pools(lab: FakeAPIServer, user: User) -> None:
     out = (await user.egpu()).out
     assert out.startswith("6 cards on 2 nodes and 1 remote pool: 1 free, 1 partly held, 3 held, 1 blocked (as of ")

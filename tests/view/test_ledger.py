@@ -106,13 +106,14 @@ def pods() -> st.SearchStrategy[JSON]:
 def lending() -> st.SearchStrategy[JSON]:
     """What a pool, its cards, leases and the claims that hold them come to."""
 
-    def slice_(cards: list[tuple[int, bool]], pool: str, generation: int, of: int) -> JSON:
+    def slice_(cards: list[tuple[int, bool, str]], pool: str, generation: int, of: int) -> JSON:
         taint = {"key": "remote.gpu.elasticgpu.io/draining", "effect": "NoSchedule", "timeAdded": THEN}
-        devices = [a_card(n, **({"taints": [taint]} if bad else {})) for n, bad in cards]
+        devices = [a_card(n, model=model, **({"taints": [taint]} if bad else {})) for n, bad, model in cards]
         return a_far_slice(*devices, pool=pool, generation=generation, of=of)
 
     labs, who = st.sampled_from(("lab", "attic")), st.sampled_from(CLAIMS)
-    cards = st.lists(st.tuples(numbers, flags), max_size=3, unique_by=lambda one: one[0])
+    card = st.tuples(numbers, flags, st.sampled_from(("H100", "H100", "L40S")))
+    cards = st.lists(card, max_size=3, unique_by=lambda one: one[0])
     attached, used = st.sampled_from(("True", "False", "")), st.lists(st.sampled_from(PODS), max_size=1)
     phases = st.sampled_from(("Attaching", "Attached", "Lost", "Failed", "Releasing"))
     return st.one_of(

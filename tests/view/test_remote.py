@@ -238,7 +238,7 @@ def test_who_may_not_see_a_namespace_sees_its_leases_without_names() -> None:
     assert scope.problems(found.problems, tenant) == tuple(one for one in found.problems if not one.namespace)
 
 
-def test_a_card_that_two_pools_list_is_said_to_count_twice_once_a_pair_of_pools() -> None:
+def test_cards_that_two_pools_list_are_one_problem_a_pair_of_pools() -> None:
     """Two RemotePools may be one agent, for two kinds of nodes."""
     shared = [a_card(1), a_card(2)]
     found = view(
@@ -252,5 +252,5 @@ def test_a_card_that_two_pools_list_is_said_to_count_twice_once_a_pair_of_pools(
     )
     (problem,) = found.problems
     assert (problem.kind, problem.about) == ("PoolCardsTwice", "pool lab")
-    assert problem.message.startswith("lists 2 cards that pool attic lists too: they count twice")
+    assert problem.message.startswith("lists 2 cards that pool attic lists too: each counts once")
     assert problem.command == "kubectl describe remotepool lab attic"
