@@ -11,25 +11,13 @@ all is made anew.
 import bisect
 import itertools
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol
+from dataclasses import fields, replace
+from typing import Any
 
 from api import names
-from view import books, cards, join, lenders, objects, picture, problems, registers, totals, twice, users
+from view import books, cards, changes, join, lenders, objects, picture, problems, registers, totals, twice, users
 
 _COMPARED = ("device_classes",)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Touched:
-    """What something was heard of. `lenders`: remote pools."""
-
-    pools: set[str] = field(default_factory=set)
-    claims: set[objects.Reference] = field(default_factory=set)
-    pods: set[objects.Reference] = field(default_factory=set)
-    nodes: set[str] = field(default_factory=set)
-    leases: set[str] = field(default_factory=set)
-    lenders: set[str] = field(default_factory=set)
 
 
 class Ledger:
@@ -47,16 +35,10 @@ class Ledger:
             self._reset()
             self._basis = basis
             self._made_for = totals.made_for(seen.classes.items)
-        touched = self._differing(seen)
+        touched = self._record.differing(seen, self._pools)
         pools, claims, pods, nodes = touched.pools, touched.claims, touched.pods, touched.nodes
-        leases = touched.leases | self._leases_of_claim.of(*claims)
-        listed = {pool: self._far(pool) for pool in pools}
-        self._tallies.put(self._spare, 1)
-        nodes |= {node for pool in pools for node in self._renew_pool(pool, seen)}
-        if any(self._far(pool) != before for pool, before in listed.items()):
-            self._renew_twice()
-        self._spare = twice.spare([card for pool in self._sharing for card in self._cards.of[pool]])
-        self._tallies.put(self._spare, -1)
+        leases = touched.leases | self._record.leases_of_claim.of(*claims)
+        nodes |= self._renew_pools(pools, seen)
         if self._moved:
             self._order[:] = sorted(self._pools, key=lambda name: self._pools[name].order)
             self._names[:] = sorted(self._pools)
@@ -65,8 +47,8 @@ class Ledger:
             self._renew_node(node, seen)
         known = self._known(seen)
         about = pools | self._pools_of_node.of(*nodes)
-        claims |= self._claims_of_pool.of(*about, *(names.POOL_PREFIX + node for node in nodes))
-        pods |= self._pods_of_claim.of(*claims) | self._waiting
+        claims |= self._record.claims_of_pool.of(*about, *(names.POOL_PREFIX + node for node in nodes))
+        pods |= self._record.pods_of_claim.of(*claims) | self._waiting
         for pod in pods:
             self._renew_pod(pod, known)
         self._renew_problems(about, claims, pods, known)
@@ -74,34 +56,18 @@ class Ledger:
         return self._made(seen, None if seen.slices.unknown else self._tallies.total())
 
     def _reset(self) -> None:
-        self._slices: registers.Kept[str, objects.Slice] = registers.Kept("name")
-        self._claims: registers.Kept[objects.Reference, objects.Claim] = registers.Kept("namespace", "name")
-        self._pods: registers.Kept[objects.Reference, objects.Pod] = registers.Kept("namespace", "name")
-        self._nodes: registers.Kept[str, objects.Node] = registers.Kept("name")
-        self._drivers: registers.Kept[objects.Reference, objects.DriverPod] = registers.Kept("namespace", "name")
-        self._rules: registers.Kept[str, objects.TaintRule] = registers.Kept("name")
-        self._remote_pools: registers.Kept[str, objects.RemotePool] = registers.Kept("name")
-        self._leases: registers.Kept[str, objects.Lease] = registers.Kept("name")
-        self._leases_of_pool: registers.Index[str, str] = registers.Index()
-        self._leases_of_claim: registers.Index[objects.Reference, str] = registers.Index()
+        self._record = changes.Record()
         self._lenders: dict[str, picture.RemotePool] = {}
         self._twice: Mapping[tuple[str, str], int] = {}
         self._sharing: Iterable[str] = ()
         self._spare: tuple[picture.Card, ...] = ()
         """Listings of remote cards that are not in the tallies, since another one is."""
-        self._rules_of: registers.Index[str, str] = registers.Index()
-        self._slices_of: registers.Index[str, str] = registers.Index()
-        self._claims_of_pool: registers.Index[str, objects.Reference] = registers.Index()
-        self._claims_of_pod: registers.Index[str, objects.Reference] = registers.Index()
-        self._pods_of_claim: registers.Index[objects.Reference, objects.Reference] = registers.Index()
-        self._drivers_of: registers.Index[str, objects.Reference] = registers.Index()
         self._pools_of_node: registers.Index[str, str] = registers.Index()
         self._pools: dict[str, cards.Pool] = {}
         self._order: list[str] = []
         self._names: list[str] = []
         self._moved = True
         self._cards = registers.Cards()
-        self._by_uid: dict[str, objects.Pod] = {}
         self._tallies = books.Tallies()
         self._holdings = books.Holdings(lambda holder: totals.types(holder, self._label, self._made_for))
         self._made_for = {}
@@ -113,50 +79,28 @@ class Ledger:
         self._waiting: set[objects.Reference] = set()
         self._wrong: dict[tuple[str, Any], tuple[picture.Problem, ...]] = {}
 
-    def _differing(self, seen: objects.Objects) -> _Touched:
-        pools: set[str] = set()
-        for name, (was, item) in self._slices.take(seen.slices.items).items():
-            pools |= self._slices_of.put(name, _pool(was), _pool(item))
-        for name, (was_rule, rule) in self._rules.take(seen.rules.items).items():
-            touched_by = self._rules_of.put(name, _pool(was_rule), _pool(rule))
-            pools |= set(self._pools) if "" in touched_by else touched_by
-        claims = self._claims.take(seen.claims.items)
-        for claim, (known, found) in claims.items():
-            pools |= self._claims_of_pool.put(claim, _pools(known), _pools(found))
-            self._claims_of_pod.put(claim, _users(known), _users(found))
-        pods = self._pods.take(seen.pods.items)
-        touched = set(claims)
-        for ref, (old, pod) in pods.items():
-            self._pods_of_claim.put(ref, _named(old), _named(pod))
-            if old and (pod is None or pod.uid != old.uid):
-                self._by_uid.pop(old.uid, None)
-            if pod:
-                self._by_uid[pod.uid] = pod
-            held_by = self._claims_of_pod.of(*(one.uid for one in (old, pod) if one))
-            touched |= held_by
-            pools |= {result.pool for name in held_by for result in self._claims.now[name].results}
-        nodes = set(self._nodes.take(seen.nodes.items))
-        for ref, (before, driver) in self._drivers.take(seen.drivers.items).items():
-            nodes |= self._drivers_of.put(ref, _node(before), _node(driver))
-        leases = self._leases.take(seen.leases.items)
-        for name, (ended, lease) in leases.items():
-            pools |= self._leases_of_pool.put(name, _pool(ended), _pool(lease))
-            self._leases_of_claim.put(name, _claim(ended), _claim(lease))
-        lenders_ = set(self._remote_pools.take(seen.remote_pools.items))
-        return _Touched(pools=pools, claims=touched, pods=set(pods), nodes=nodes, leases=set(leases), lenders=lenders_)
+    def _renew_pools(self, pools: Iterable[str], seen: objects.Objects) -> set[str]:
+        """Gives the nodes that they are of, and were."""
+        listed = {pool: self._far(pool) for pool in pools}
+        self._tallies.put(self._spare, 1)
+        nodes = {node for pool in pools for node in self._renew_pool(pool, seen)}
+        if any(self._far(pool) != before for pool, before in listed.items()):
+            self._renew_twice()
+        self._spare = twice.spare([card for pool in self._sharing for card in self._cards.of[pool]])
+        self._tallies.put(self._spare, -1)
+        return nodes
 
     def _renew_pool(self, name: str, seen: objects.Objects) -> set[str]:
-        """Gives the nodes that it is of, and was."""
         before = self._cards.of.pop(name, ())
         made: tuple[picture.Card, ...] = ()
         was = self._pools.pop(name, None)
-        for pool in cards.pools(self._slices.now[one] for one in self._slices_of.of(name)):
-            holding = [self._claims.now[claim] for claim in sorted(self._claims_of_pool.of(name))]
+        for pool in cards.pools(self._record.slices.now[one] for one in self._record.slices_of.of(name)):
+            holding = [self._record.claims.now[claim] for claim in sorted(self._record.claims_of_pool.of(name))]
             uids = dict.fromkeys(uid for claim in holding for _, uid in claim.reserved_for)
-            pods = tuple(self._by_uid[uid] for uid in uids if uid in self._by_uid)
+            pods = tuple(self._record.by_uid[uid] for uid in uids if uid in self._record.by_uid)
             claims = replace(seen.claims, items=tuple(holding))
-            rules = [self._rules.now[one] for one in sorted(self._rules_of.of("", name))]
-            leases = [self._leases.now[one] for one in self._leases_of_pool.of(name)]
+            rules = [self._record.rules.now[one] for one in sorted(self._record.rules_of.of("", name))]
+            leases = [self._record.leases.now[one] for one in self._record.leases_of_pool.of(name)]
             made = _same(before, cards.build((pool,), claims, replace(seen.pods, items=pods), rules, leases))
             self._pools[name], self._cards.of[name] = pool, made
         self._tallies.put(before, -1)
@@ -179,15 +123,15 @@ class Ledger:
             self._found("twice", pair, (problems.of_twice(pair, count),))
 
     def _label(self, uid: str) -> str:
-        return self._by_uid[uid].workload_type if uid in self._by_uid else ""
+        return self._record.by_uid[uid].workload_type if uid in self._record.by_uid else ""
 
     def _renew_node(self, name: str, seen: objects.Objects) -> None:
         pools = sorted(self._pools_of_node.of(name), key=lambda pool: (self._pools[pool].node, pool))
         found = [card for pool in pools for card in self._cards.of[pool] if card.node == name]
         self._cells.pop(name, None)
         self._cells |= totals.cells(found)
-        drivers = tuple(self._drivers.now[driver] for driver in self._drivers_of.of(name))
-        nodes = (self._nodes.now[name],) if name in self._nodes.now else ()
+        drivers = tuple(self._record.drivers.now[driver] for driver in self._record.drivers_of.of(name))
+        nodes = (self._record.nodes.now[name],) if name in self._record.nodes.now else ()
         self._drivers_at[name] = drivers
         self._node_rows.pop(name, None)
         for row in totals.nodes(found, replace(seen.nodes, items=nodes), replace(seen.drivers, items=drivers)):
@@ -198,17 +142,17 @@ class Ledger:
         classes = seen.device_classes.items
         return users.Known(
             seen=seen,
-            claims=self._claims.now,
+            claims=self._record.claims.now,
             cards=self._cards,
             supply=None if seen.slices.unknown else totals.supply(self._tallies.models()),
-            alive=self._by_uid.keys(),
+            alive=self._record.by_uid.keys(),
             drivers=self._drivers_at,
             class_names=frozenset(item.name for item in classes),
             foreign=frozenset(item.name for item in classes if not item.ours),
         )
 
     def _renew_pod(self, ref: objects.Reference, known: users.Known) -> None:
-        pod = self._pods.now.get(ref)
+        pod = self._record.pods.now.get(ref)
         row = users.pod(pod, known) if pod else None
         was = self._pod_rows.pop(ref, None)
         if row is None and was is not None:
@@ -230,12 +174,12 @@ class Ledger:
     ) -> None:
         for name in pools:
             pool = self._pools.get(name)
-            node = self._nodes.now.get(pool.node) if pool else None
+            node = self._record.nodes.now.get(pool.node) if pool else None
             each = {card.name: card for card in self._cards.of.get(name, ())}
             of_cards = itertools.chain.from_iterable(map(problems.of_card, each.values()))
             self._found("pool", name, (*of_cards, *(problems.of_pool(pool, node, known) if pool else ())))
         for ref in claims:
-            claim = self._claims.now.get(ref)
+            claim = self._record.claims.now.get(ref)
             self._found("claim", ref, problems.of_claim(claim, known) if claim else ())
         for ref in pods:
             pod = self._pod_rows.get(ref)
@@ -246,15 +190,15 @@ class Ledger:
             self._lenders.pop(name, None)
             self._cells.pop(picture.POOL + name, None)
             self._found("lender", name, ())
-            known, pool = self._remote_pools.now.get(name), self._pools.get(name)
+            known, pool = self._record.remote_pools.now.get(name), self._pools.get(name)
             if known or (pool and pool.remote):
                 of = self._cards.of.get(name, ()) if pool and pool.remote else ()
                 row = self._lenders[name] = lenders.pool(name, of, known, seen)
                 self._cells |= totals.cells(of)
                 self._found("lender", name, problems.of_lender(row))
         for name in leases:
-            lease = self._leases.now.get(name)
-            told = problems.of_lease(lenders.lease(lease, self._claims.now, seen)) if lease else ()
+            lease = self._record.leases.now.get(name)
+            told = problems.of_lease(lenders.lease(lease, self._record.claims.now, seen)) if lease else ()
             self._found("lease", name, told)
 
     def _found(self, kind: str, key: Hashable, found: Iterable[picture.Problem]) -> None:
@@ -281,35 +225,6 @@ class Ledger:
             "problems": problems.ordered(wrong),
         }
         return join.View(seen, made)
-
-
-class _OfPool(Protocol):
-    @property
-    def pool(self) -> str: ...
-
-
-def _pool(one: _OfPool | None) -> tuple[str, ...]:
-    return (one.pool,) if one else ()
-
-
-def _pools(claim: objects.Claim | None) -> Iterable[str]:
-    return (one.pool for one in claim.results) if claim else ()
-
-
-def _users(claim: objects.Claim | None) -> Iterable[str]:
-    return (uid for _, uid in claim.reserved_for) if claim else ()
-
-
-def _named(pod: objects.Pod | None) -> Iterable[objects.Reference]:
-    return ((pod.namespace, name) for _, name in pod.claims if name) if pod else ()
-
-
-def _node(driver: objects.DriverPod | None) -> tuple[str, ...]:
-    return (driver.node,) if driver else ()
-
-
-def _claim(lease: objects.Lease | None) -> tuple[objects.Reference, ...]:
-    return ((lease.namespace, lease.claim),) if lease else ()
 
 
 def _nodes(pool: cards.Pool | None, of: Iterable[picture.Card]) -> set[str]:
