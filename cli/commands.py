@@ -18,7 +18,7 @@ import msgspec
 from msgspec import structs
 
 from api import errors
-from cli import gatherer, kubectl, queries, settings, sheets, status, tables, templates
+from cli import gatherer, kubectl, queries, settings, sheets, status, sums, tables, templates
 from view import document, join, objects, picture, twice
 
 FOUND, MISSING, UNTOLD = 0, 1, 2
@@ -63,21 +63,19 @@ class _Listing:
 
 _LISTINGS: Mapping[str, _Listing] = {
     "cards": _Listing(kind="Card", prefix="card", rows=lambda view: view.cards, sheet=sheets.cards),
-    "nodes": _Listing(
-        kind="Node", prefix="node", rows=lambda view: view.nodes, sheet=lambda rows, _: sheets.nodes(rows)
-    ),
+    "nodes": _Listing(kind="Node", prefix="node", rows=lambda view: view.nodes, sheet=lambda rows, _: sums.nodes(rows)),
     "pods": _Listing(kind="Pod", prefix="pod", rows=lambda view: view.pods, sheet=sheets.pods),
     "claims": _Listing(
         kind="Claim", prefix="resourceclaim.resource.k8s.io", rows=lambda view: view.claims, sheet=sheets.claims
     ),
     "pools": _Listing(
-        kind="RemotePool", prefix="remotepool.elasticgpu.io", rows=lambda view: view.remote_pools, sheet=sheets.pools
+        kind="RemotePool", prefix="remotepool.elasticgpu.io", rows=lambda view: view.remote_pools, sheet=sums.pools
     ),
     "leases": _Listing(
         kind="Lease", prefix="remotelease.elasticgpu.io", rows=lambda view: view.leases, sheet=sheets.leases
     ),
     "classes": _Listing(
-        kind="Class", prefix="elasticgpuclass.elasticgpu.io", rows=lambda view: view.classes, sheet=sheets.classes
+        kind="Class", prefix="elasticgpuclass.elasticgpu.io", rows=lambda view: view.classes, sheet=sums.classes
     ),
 }
 

@@ -113,28 +113,6 @@ def attachments(card: picture.Card, style: Style) -> Sheet:
     return Sheet(columns=columns, rows=rows)
 
 
-def pools(found: Iterable[picture.RemotePool], style: Style) -> Sheet:
-    columns = [Column(title="POOL"), Column(title="REACHABLE"), *_TALLY, Column(title="LEASES", right=True)]
-    columns += [Column(title="MODELS", optional=True), Column(title="AGE", right=True)]
-    columns += [Column(title=title, wide=True) for title in ("ENDPOINT", "AGENT", "TAINTS", "REASON")]
-    rows = [
-        (
-            pool.name,
-            _yes_no(pool.reachable),
-            *_tally(pool.tally),
-            tables.UNKNOWN if pool.leases is None else str(pool.leases),
-            tables.listed(model or tables.UNKNOWN for model in pool.models),
-            tables.age(pool.created, style.now),
-            pool.endpoint or tables.UNKNOWN,
-            pool.version or tables.UNKNOWN,
-            tables.listed(f"{one.taint} on {one.cards}" for one in pool.troubles),
-            pool.reason or tables.NONE,
-        )
-        for pool in found
-    ]
-    return Sheet(columns=columns, rows=rows)
-
-
 def leases(found: Iterable[picture.Lease], style: Style) -> Sheet:
     """A lease whose claim holds the card no more is the one to look at."""
     columns = [Column(title=title) for title in ("POOL", "CARD", "NAMESPACE", "CLAIM", "PODS", "NODE", "PHASE", "HELD")]
@@ -149,7 +127,7 @@ def leases(found: Iterable[picture.Lease], style: Style) -> Sheet:
             tables.listed(one.pods, _HOLDERS_SHOWN if style.brief else None),
             one.node,
             Cell(text=one.phase, colour=_PHASES.get(one.phase, "")),
-            _yes_no(one.held),
+            yes_no(one.held),
             tables.age(one.since, style.now),
             tables.age(one.created, style.now),
             one.name,
@@ -158,30 +136,6 @@ def leases(found: Iterable[picture.Lease], style: Style) -> Sheet:
             one.reason or tables.NONE,
         )
         for one in found
-    ]
-    return Sheet(columns=columns, rows=rows)
-
-
-def nodes(found: Iterable[picture.Node]) -> Sheet:
-    columns = [Column(title="NODE"), Column(title="READY"), Column(title="DRIVER"), *_TALLY, Column(title="MODELS")]
-    rows = [
-        (
-            node.name,
-            _yes_no(node.ready),
-            _yes_no(node.driver, yes="ok", no="silent"),
-            *_tally(node.tally),
-            tables.listed(model or tables.UNKNOWN for model in node.models),
-        )
-        for node in found
-    ]
-    return Sheet(columns=columns, rows=rows)
-
-
-def models(found: Iterable[picture.Model]) -> Sheet:
-    columns = [Column(title="MODEL"), *_TALLY]
-    rows = [
-        ((model.name or tables.UNKNOWN) + (" (remote)" if model.remote else ""), *_tally(model.tally))
-        for model in found
     ]
     return Sheet(columns=columns, rows=rows)
 
@@ -227,48 +181,6 @@ def claims(found: Iterable[picture.Claim], style: Style) -> Sheet:
         for claim in found
     ]
     return Sheet(columns=columns, rows=rows)
-
-
-def classes(found: Iterable[picture.Class], style: Style) -> Sheet:
-    columns = [Column(title="CLASS"), Column(title="BACKEND"), Column(title="WORKLOADS"), Column(title="READY")]
-    columns += [Column(title=title, right=True) for title in ("MATCHING", "HELD", "CLAIMS", "WAITING")]
-    columns += [Column(title="AGE", right=True), Column(title="REASON", wide=True)]
-    rows = [
-        (
-            one.name,
-            one.backend or tables.UNKNOWN,
-            tables.listed(one.workload_types),
-            Cell(text=one.ready or tables.UNKNOWN, colour="" if one.ready == "True" else "red"),
-            tables.UNKNOWN if one.matching is None else str(one.matching),
-            str(one.booked.cards),
-            str(one.booked.claims),
-            str(one.waiting),
-            tables.age(one.created, style.now),
-            one.reason,
-        )
-        for one in found
-    ]
-    return Sheet(columns=columns, rows=rows)
-
-
-def booked(title: str, found: Iterable[picture.Booked]) -> Sheet:
-    columns = [Column(title=title), *(Column(title=name, right=True) for name in ("CARDS", "CLAIMS", "PODS", "MEMORY"))]
-    rows = [
-        (one.name or tables.NONE, str(one.cards), str(one.claims), str(one.pods), tables.size(one.memory))
-        for one in found
-    ]
-    return Sheet(columns=columns, rows=rows)
-
-
-_TALLY = [Column(title=title, right=True) for title in ("CARDS", "FREE", "PARTLY", "HELD", "BLOCKED", "UNKNOWN")] + [
-    Column(title="MEMORY", right=True, optional=True),
-    Column(title="MEMORY FREE", right=True, optional=True),
-]
-
-
-def _tally(tally: picture.Tally) -> Row:
-    counts = (tally.total, tally.free, tally.partly, tally.held, tally.blocked, tally.unknown)
-    return (*map(str, counts), tables.size(tally.memory), tables.size(tally.memory_free))
 
 
 def _card(card: picture.Card, style: Style, *, lent: bool) -> Row:
@@ -335,7 +247,7 @@ def _memory(amounts: Mapping[str, int]) -> str:
     return tables.size(amounts[names.MEMORY]) if names.MEMORY in amounts else tables.NONE
 
 
-def _yes_no(value: bool | None, yes: str = "yes", no: str = "no") -> Cell:  # noqa: FBT001  a value, not a switch
+def yes_no(value: bool | None, yes: str = "yes", no: str = "no") -> Cell:  # noqa: FBT001  a value, not a switch
     if value is None:
         return Cell(text=tables.UNKNOWN, colour="magenta")
     return Cell(text=yes) if value else Cell(text=no, colour="red")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from api import names
-from cli import settings, sheets, tables
+from cli import settings, sheets, sums, tables
 from view import join, picture
 
 _PROBLEMS_SHOWN = 20
@@ -13,15 +13,15 @@ def page(view: join.View, style: sheets.Style, output: settings.Output, *, wide:
     """Sums first, then who has what, then what is wrong."""
     parts = [_headline(view, style)]
     if view.cards:
-        parts.append(_table(sheets.models(view.models), output))
+        parts.append(_table(sums.models(view.models), output))
     if view.remote_pools:
-        parts.append(_table(sheets.pools(view.remote_pools, style), output, wide=wide))
+        parts.append(_table(sums.pools(view.remote_pools, style), output, wide=wide))
     if view.classes:
-        parts.append(_table(sheets.classes(view.classes, style), output, wide=wide))
+        parts.append(_table(sums.classes(view.classes, style), output, wide=wide))
     if view.namespaces:
-        parts.append(_table(sheets.booked("NAMESPACE", view.namespaces), output))
+        parts.append(_table(sums.booked("NAMESPACE", view.namespaces), output))
     if any(one.name for one in view.workload_types):
-        parts.append(_table(sheets.booked("WORKLOAD", view.workload_types), output))
+        parts.append(_table(sums.booked("WORKLOAD", view.workload_types), output))
     parts.append("".join(_problems(view.problems, style, output, all_=wide)))
     return "\n".join(parts)
 
