@@ -5,13 +5,15 @@ only ever installs them once.
 """
 
 import hashlib
+import time
 from pathlib import Path
 from typing import Any
 
 import helm_python
+import yaml
 
 from hack.cluster import images
-from hack.kubectl import Kubectl
+from hack.kubectl import Kubectl, KubectlError
 
 NAME = "elastic-gpu"
 NAMESPACE = "elastic-gpu"
@@ -46,14 +48,33 @@ def values(image: str, driver_root: str, cgroup_root: str = "/sys/fs/cgroup") ->
 def install(kubectl: Kubectl, wanted: dict[str, Any]) -> None:
     """Install the release or bring it up to date, without waiting for its pods."""
     kubectl("apply", "--server-side", "-f", "-", text=_NAMESPACE_TEXT)
-    kubectl("apply", "--server-side", "-f", str(CHART / "crds"))
-    kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CHART / "crds"))
+    apply_crds(kubectl)
     with helm_python.Config(kubeconfig_path=kubectl.kubeconfig, namespace=NAMESPACE) as helm:
         found = {release["name"]: release["status"] for release in helm.list(all_states=True)}
         if found.get(NAME, "").startswith("pending"):  # an install that was cut off; Helm refuses to go on with it
             helm.uninstall(NAME)
             del found[NAME]
         (helm.upgrade if NAME in found else helm.install)(CHART, NAME, wanted)
+
+
+def apply_crds(kubectl: Kubectl, *more: str, limit_s: float = 120) -> None:
+    """Make our kinds known, or bring them up to date, and wait until they can be asked for.
+
+    `kubectl wait --for=condition=Established` gives up where a CRD is so new that its conditions are null, and says nothing
+    of the list of kinds, in which Helm has to find them.
+    """
+    kubectl("apply", "--server-side", *more, "-f", str(CHART / "crds"))
+    kinds = ",".join(yaml.safe_load(path.read_text())["metadata"]["name"] for path in (CHART / "crds").iterdir())
+    deadline = time.monotonic() + limit_s
+    while True:
+        try:
+            kubectl("get", kinds, "-o", "name")
+        except KubectlError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 def installed(kubectl: Kubectl) -> bool:

@@ -2,23 +2,21 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hack import release
 from hack.kubectl import Kubectl, KubectlError
 from tests.e2e.stage import becomes, until
 
 pytestmark = pytest.mark.e2e
-ROOT = Path(__file__).resolve().parents[2]
 JSON = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
 def kubectl(admin: Kubectl) -> Iterator[Kubectl]:
-    admin("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "charts/elastic-gpu/crds"))
-    admin("wait", "--for=condition=Established", "crd", "elasticgpuclasses.elasticgpu.io", "--timeout=120s")
+    release.apply_crds(admin, "--force-conflicts")
     yield admin
     admin("delete", "elasticgpuclasses", "-l", "made-by=test-crds")
 

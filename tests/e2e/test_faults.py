@@ -197,14 +197,13 @@ def test_an_xid_taints_the_card_until_it_was_reset(stage: Stage, cards_file: Car
 
 
 def _kill(stage: Stage) -> None:
-    """kill -9 of node1's driver, as the kernel would for want of memory."""
-    processes = [
-        process
-        for pod in stage.driver_pods("node1")
-        for process in stage.processes(pod["metadata"]["uid"], b"egpu-node")
-    ]
-    assert processes
-    for process in processes:
+    """kill -9 of node1's driver, as the kernel would for want of memory; one that was killed before is waited for."""
+
+    def running() -> list[int]:
+        pods = [pod["metadata"]["uid"] for pod in stage.driver_pods("node1")]
+        return [process for uid in pods for process in stage.processes(uid, b"egpu-node")]
+
+    for process in until("the driver runs", running):
         os.kill(process, signal.SIGKILL)
 
 

@@ -57,7 +57,8 @@ def agent(
         stack.callback(release.wait, admin)  # those after the install
         stack.callback(release.install, admin, wanted)
         on = {"enabled": True, "credentialsSecret": "pools", "relay": True}
-        release.install(admin, wanted | {"remote": on})
+        here = {"nodeSelector": {"kubernetes.io/hostname": "node1"}}  # row 26 cuts off node2, and what runs there
+        release.install(admin, wanted | {"remote": on, "controller": here})
         release.wait(admin)
         admin("-n", release.NAMESPACE, "rollout", "status", f"daemonset/{release.NAME}-remote", "--timeout=180s")
         until("a relay a node", lambda: _one_a_node(admin, cluster, "relay"))
