@@ -5,6 +5,7 @@ beside them. So everything that belongs to an instance, shims and containers inc
 nothing else is. The machine's mounts are used as they are: one unified hierarchy, or one a controller, or both.
 """
 
+import errno
 import os
 import signal
 import time
@@ -15,6 +16,8 @@ from hack.cluster import errors, processes
 
 _ROOT = Path("/sys/fs/cgroup")
 _CPUSET = ("cpuset.cpus", "cpuset.mems")
+_GONE = {errno.ENOENT, errno.ENODEV}
+"""Of a group that goes away while we look: before its file was opened, and after."""
 
 
 def hierarchies() -> tuple[Path, ...]:
@@ -104,8 +107,9 @@ def _members(name: str) -> Iterable[int]:
     for group in _groups(name):
         try:
             yield from map(int, (group / "cgroup.procs").read_text(encoding="utf-8").split())
-        except FileNotFoundError:
-            continue  # the group went away while we looked
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
 
 
 def _is_in(pid: int, names: tuple[str, ...]) -> bool:

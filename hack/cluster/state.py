@@ -123,8 +123,9 @@ def _hold(directory: Path) -> int | None:
             progress.say(f"waiting for another command that holds {directory}")
         time.sleep(0.25)
         waited_s += 0.25
-    if directory.is_dir() and os.path.samestat(os.fstat(handle), directory.stat()):
-        return handle
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.samestat(os.fstat(handle), directory.stat()):
+            return handle
     os.close(handle)
     return None
 
