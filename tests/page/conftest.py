@@ -82,7 +82,7 @@ class Stage:
         headers = {header: token} if token else {}
         request = urllib.request.Request(f"http://127.0.0.1:{port or self.port}{path}", headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, answer.read()
         except urllib.error.HTTPError as error:
             with error:
@@ -93,7 +93,7 @@ class Stage:
     def stop_controller(self) -> None:
         if self._controller:
             self._controller.terminate()
-            self._controller.wait(20)
+            self._controller.wait(60)
 
     def close(self) -> None:
         self.stop_controller()
