@@ -3,6 +3,7 @@
 A selector that no API server would have stored raises Invalid: upstream stops the pod for it, on every node.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -75,8 +76,22 @@ def terms(selector: JSON) -> tuple[Term, ...]:
     )
 
 
+def named(name: str) -> tuple[Term, ...]:
+    """The selector of one node, as kube-scheduler writes it."""
+    return (Term(fields=((NAME, "In", (name,)),)),)
+
+
+def only(found: tuple[Term, ...] | None) -> str:
+    """The node, if it is the selector of one; else nothing."""
+    match found:
+        case (Term(expressions=(), fields=((_, _, (str(name),)),)),) if found == named(name):
+            return name
+        case _:
+            return ""
+
+
 def _requirement(data: JSON) -> Requirement:
-    return data["key"], data["operator"], tuple(data.get("values") or ())
+    return sys.intern(data["key"]), sys.intern(data["operator"]), tuple(map(sys.intern, data.get("values") or ()))
 
 
 def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:

@@ -117,7 +117,7 @@ def node(data: JSON) -> nodes.Node:
         taints.append((_UNSCHEDULABLE, "", "NoSchedule"))
     has = status.get("allocatable") or {}
     return nodes.Node(
-        name=meta["name"],
+        name=sys.intern(meta["name"]),
         labels={sys.intern(key): sys.intern(value) for key, value in (meta.get("labels") or {}).items()},
         taints=tuple(taints),
         room=(_milli(has.get("cpu")), int(amounts.amount(has.get("memory") or 0)), int(has.get("pods") or 0)),

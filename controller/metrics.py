@@ -177,7 +177,7 @@ class _Sums(Collector):
             waiting = GaugeMetricFamily(
                 _VIEW + "waiting_pods", "Pods that wait for cards or their node, by why.", labels=["reason"]
             )
-            counted = Counter(pod.reason for pod in self.view.pods if pod.waiting)
+            counted = Counter(pod.reason for pod in self.view.waiting)
             for reason in reasons.Wait:
                 waiting.add_metric([reason.value], counted[reason.value])
             yield waiting

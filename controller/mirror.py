@@ -15,6 +15,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from allocation import bookings, cluster, fragmentation, nodes, pods, policies, requests
 from api import names, v1alpha1
 from controller import gangs, lines, news, offers, snapshot
@@ -26,9 +28,10 @@ _SETTLED = datetime.timedelta(seconds=10)
 """After so long kube-scheduler has seen a taint, and what it chose before is written."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Claim:
-    """`asked` is None for a claim that is allocated, `version` empty; `pieces` is what it holds. `pinned`: where it can be used."""
+class Claim(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
+    """`asked` is None for a claim that is allocated, `version` empty; `pieces` is what it holds. `node`: the only one where it
+    can be used, as most are; `pinned`: what else is said of where.
+    """
 
     namespace: str
     name: str
@@ -39,8 +42,13 @@ class Claim:
     deleting: bool
     asked: requests.Claim | None
     pieces: tuple[bookings.Piece, ...] = ()
+    node: str = ""
     pinned: tuple[nodes.Term, ...] | None = None
     allocated: bool = False
+
+    @property
+    def placed(self) -> bool:
+        return bool(self.node) or self.pinned is not None
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -102,6 +110,8 @@ def claim(data: JSON) -> Claim:
     meta, allocation = data["metadata"], (data.get("status") or {}).get("allocation")
     results = ((allocation or {}).get("devices") or {}).get("results") or ()
     selector = (allocation or {}).get("nodeSelector")
+    terms = nodes.terms(selector) if selector else None
+    node = nodes.only(terms)
     return Claim(
         namespace=sys.intern(meta["namespace"]),
         name=sys.intern(meta["name"]),
@@ -112,7 +122,8 @@ def claim(data: JSON) -> Claim:
         deleting="deletionTimestamp" in meta,
         asked=None if allocation is not None else requests.claim(data),
         pieces=bookings.pieces(results),
-        pinned=objects.alike(nodes.terms(selector)) if selector else None,
+        node=node,
+        pinned=None if node else objects.alike(terms),
         allocated=allocation is not None,
     )
 
@@ -285,12 +296,12 @@ class Mirror:
         if not ours:
             self._expect(pod, known)
             return None
-        pinned = tuple(one.pinned for one in known if one.pinned is not None)
+        pinned = tuple(one.pinned if one.pinned is not None else nodes.named(one.node) for one in known if one.placed)
         return Want(claims=ours, policy=self._policy(ours[0]), pod=pod, pinned=pinned)
 
     def _expect(self, pod: pods.Pod, known: Iterable[Claim]) -> None:
         """A pod whose claims bind it to one node takes room there before it is bound."""
-        names_ = {_only(one.pinned) for one in known if one.pinned is not None} - {""}
+        names_ = {one.node for one in known} - {""}
         if len(names_) == 1:
             self.cluster.guest(pod.uid, names_.pop(), pod.room)
 
@@ -350,11 +361,3 @@ class Mirror:
 def _awaited(pod: pods.Pod) -> tuple[str, ...]:
     """The claims that it waits for."""
     return tuple(f"{pod.namespace}/{name}" for name in pod.claims) if pod.waiting else ()
-
-
-def _only(terms: tuple[nodes.Term, ...] | None) -> str:
-    """The one node that a selector names; empty where it names none or several."""
-    if terms is None or len(terms) != 1 or len(terms[0].fields) != 1:
-        return ""
-    key, operator, values = terms[0].fields[0]
-    return values[0] if key == nodes.NAME and operator == "In" and len(values) == 1 else ""

@@ -9,7 +9,7 @@ what is wrong. Of a namespace's pods that wait, those that wait longest are told
 
 import datetime
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from api import names, reasons, resource
@@ -112,26 +112,10 @@ def wanted(
     """
     after = resource.timestamp(now - datetime.timedelta(seconds=_NEWS_S + 1))  # a second, for times without fractions
     answered = {notice.uid for notice in answers.notices if notice.reason in _WHY_NOT} | answers.uids
-    pods = {(pod.namespace, pod.name): pod.uid for pod in seen.pods.items}
-    claims = {(claim.namespace, claim.name): claim for claim in seen.claims.items}
-    for pod in view.pods:
-        if not pod.waiting and pod.cards and pod.node:
-            got = max(
-                (claims[pod.namespace, name].since for name in pod.claims if (pod.namespace, name) in claims),
-                default="",
-            )
-            if got < after:
-                continue
-            text = f"has {_listed(pod.cards)}"
-            yield _of_pod(pod, pods, reasons.Event.GOT, text, text, got, normal=True)
-    waiting = [pod for pod in view.pods if pod.waiting and pods[pod.namespace, pod.name] not in answered]
-    told: Counter[str] = Counter()
-    for pod in sorted(waiting, key=lambda one: one.waits_since):
-        told[pod.namespace] += 1
-        if told[pod.namespace] <= _WAITING:
-            yield _of_pod(pod, pods, reasons.Event.WAITS, pod.waiting, pod.waiting.partition(";")[0], pod.waits_since)
+    yield from _of_got(view, seen, after)
+    yield from _of_waiting(view.waiting, seen.pods.items, answered)
     yield from _of_tainted(view.cards)
-    yield from _of_leaks(view.problems, claims)
+    yield from _of_leaks(view.problems, seen.claims.items)
     yield from answers.notices
 
 
@@ -144,7 +128,7 @@ def of_leases(intents: Iterable[remote.Intent], seen: objects.Objects) -> Iterat
         return
     users: dict[objects.Reference, list[objects.Pod]] = {}
     for pod in seen.pods.items:
-        for _, claim_name in pod.claims:
+        for claim_name in pod.claims:
             users.setdefault((pod.namespace, claim_name), []).append(pod)
     for claim in seen.claims.items:
         for reason, text, since in _told_of(of_claim.get(claim.uid, ())):
@@ -173,6 +157,34 @@ def _told_of(intents: Sequence[remote.Intent]) -> Iterator[tuple[reasons.Event, 
             yield reasons.Event.LOST, text, intent.status.since
 
 
+def _of_got(view: join.View, seen: objects.Objects, after: str) -> Iterator[Notice]:
+    """Pods that have cards, the last of them since then."""
+    since = {(claim.namespace, claim.name): claim.since for claim in seen.claims.items if claim.since >= after}
+    if not since:
+        return
+    having = [pod for pod in seen.pods.items if any((pod.namespace, name) in since for name in pod.claims)]
+    uids = {(pod.namespace, pod.name): pod.uid for pod in having}
+    for pod in view.rows(having):
+        if not pod.waiting and pod.cards and pod.node:
+            text = f"has {_listed(pod.cards)}"
+            got = max(since.get((pod.namespace, name), "") for name in pod.claims)
+            yield _of_pod(pod, uids, reasons.Event.GOT, text, text, got, normal=True)
+
+
+def _of_waiting(
+    waiting: Sequence[picture.Pod], pods: Iterable[objects.Pod], answered: Collection[str]
+) -> Iterator[Notice]:
+    asked = {(pod.namespace, pod.name) for pod in waiting}
+    uids = {ref: pod.uid for pod in pods if (ref := (pod.namespace, pod.name)) in asked} if asked else {}
+    told: Counter[str] = Counter()
+    for pod in sorted(waiting, key=lambda one: one.waits_since):
+        if uids[pod.namespace, pod.name] in answered:
+            continue
+        told[pod.namespace] += 1
+        if told[pod.namespace] <= _WAITING:
+            yield _of_pod(pod, uids, reasons.Event.WAITS, pod.waiting, pod.waiting.partition(";")[0], pod.waits_since)
+
+
 def _of_pod(
     pod: picture.Pod, uids: Mapping[objects.Reference, str], reason: reasons.Event, message: str, stem: str, since: str,
     *, normal: bool = False,
@@ -196,13 +208,13 @@ def _of_tainted(cards: Iterable[picture.Card]) -> Iterator[Notice]:
                     )  # fmt: skip
 
 
-def _of_leaks(found: Iterable[picture.Problem], claims: Mapping[objects.Reference, objects.Claim]) -> Iterator[Notice]:
+def _of_leaks(found: Iterable[picture.Problem], claims: Iterable[objects.Claim]) -> Iterator[Notice]:
     known = {reason.value: reason for reason in reasons.Event}
-    for problem in found:
-        name = problem.about.partition("/")[2]
-        claim = claims.get((problem.namespace, name))
-        if claim is None or problem.kind not in known:
-            continue
+    told = [problem for problem in found if problem.kind in known and problem.about.startswith("claim ")]
+    asked = {problem.about for problem in told}
+    leaking = {about: claim for claim in claims if (about := f"claim {claim}") in asked} if asked else {}
+    for problem in told:
+        claim = leaking[problem.about]
         yield Notice(
             kind="ResourceClaim", namespace=claim.namespace, name=claim.name, uid=claim.uid,
             reason=known[problem.kind], message=f"{problem.message}: {problem.command}", stem=problem.message,

@@ -5,6 +5,7 @@ one moment together. Nothing is refused here: an object that cannot be read carr
 """
 
 import functools
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -128,7 +129,7 @@ def device_class(data: JSON) -> DeviceClass:
 def slice_(data: JSON) -> Slice:
     spec = data["spec"]
     return Slice(
-        pool=spec["pool"]["name"],
+        pool=sys.intern(spec["pool"]["name"]),
         generation=spec["pool"].get("generation", 0),
         cards=_counted(tuple(_card(device, spec["driver"]) for device in spec.get("devices") or ())),
         seen=reader.slice_(data),

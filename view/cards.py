@@ -79,11 +79,11 @@ def build(
     """All cards in the order of nodes and slices, those of remote pools at the end."""
     of_pool = rules_by_pool(rules)
     results = _results(claims.items)
-    uses = _uses(pods.items)
+    by_uid = {pod.uid: pod for pod in pods.items}
     unknown = _not_known(claims)
     lending = lent.by_card(leases)
     return tuple(
-        _card(_tainted(device, mine, at, unknown), pool, at, uses, unknown, lending.get((pool.name, device.name), ()))
+        _card(_tainted(device, mine, at, unknown), pool, at, by_uid, unknown, lending.get((pool.name, device.name), ()))
         for pool in sorted(found, key=lambda pool: pool.order)
         for mine in (_of_driver(pool, (*of_pool.get("", ()), *of_pool.get(pool.name, ()))),)
         for item in pool.slices
@@ -112,20 +112,17 @@ def class_of(claim: objects.Claim, request: str) -> str:
     return dict(claim.classes).get(request, "")
 
 
-def containers(uses: Iterable[objects.Use], claim: str, request: str) -> tuple[str, ...]:
-    """Those that use this request, or all of the claim."""
+def containers(pod: objects.Pod, claim: str, request: str) -> tuple[str, ...]:
+    """Those of the pod that use this request, or all of the claim."""
     wanted = ("", request.partition("/")[0])
-    named = dict.fromkeys(use.container for use in uses if use.claim == claim and use.request in wanted)
+    words = [word for word, name in zip(pod.words, pod.claims, strict=True) if name == claim]
+    named = dict.fromkeys(use.container for use in pod.uses if use.word in words and use.request in wanted)
     found: tuple[str, ...] = objects.alike(tuple(named))
     return found
 
 
-Uses = Mapping[str, tuple[objects.Use, ...]]
-"""Pod uid -> what its containers use; a pod that was not read is not in it."""
-
-
-def _uses(pods: Iterable[objects.Pod]) -> Uses:
-    return {pod.uid: pod.uses for pod in pods}
+_Pods = Mapping[str, objects.Pod]
+"""By uid; a pod that was not read is not in it."""
 
 
 def _not_known(claims: objects.Part[objects.Claim]) -> str:
@@ -171,14 +168,14 @@ def _card(
     device: objects.Device,
     pool: Pool,
     results: Iterable[_Held],
-    uses: Uses,
+    pods: _Pods,
     unknown: str,
     leases: tuple[objects.Lease, ...],
 ) -> picture.Card:
     capacity = sizes(device.capacity)
     at = sorted(results, key=lambda pair: (pair[0].since or pair[0].created, pair[0].namespace, pair[0].name))
     holding = [(claim, result) for claim, result in at if not result.admin]
-    holders = tuple([_holder(claim, result, capacity, uses, leases) for claim, result in holding])
+    holders = tuple([_holder(claim, result, capacity, pods, leases) for claim, result in holding])
     attached = {holder.attachment.lease for holder in holders if holder.attachment} if leases else ()
     taken = tuple([result.consumed for _, result in holding])
     free: Mapping[str, int] | None = _left(device.capacity, taken, device.shared)
@@ -198,7 +195,7 @@ def _card(
         capacity=capacity,
         free=free,
         holders=holders,
-        observers=tuple([_holder(claim, result, {}, uses, ()) for claim, result in at if result.admin]),
+        observers=tuple([_holder(claim, result, {}, pods, ()) for claim, result in at if result.admin]),
         taints=device.taints,
         remote=pool.remote,
         ending=tuple([lent.attachment(one) for one in leases if one.name not in attached]),
@@ -209,7 +206,7 @@ def _holder(
     claim: objects.Claim,
     result: objects.Result,
     capacity: Mapping[str, int],
-    uses: Uses,
+    pods: _Pods,
     leases: tuple[objects.Lease, ...],
 ) -> picture.Holder:
     lease = lent.own(leases, claim.uid) if leases else None
@@ -223,15 +220,15 @@ def _holder(
         amounts={} if result.admin else amounts(result, capacity),
         share_id=result.share_id,
         enforcement=result.enforcement,
-        pods=tuple([_pod(pod, claim, result.request, uses) for pod in claim.reserved_for]),
+        pods=tuple([_pod(pod, claim, result.request, pods) for pod in claim.reserved_for]),
         node=claim.node or (lease.node if lease else "") if result.remote else "",
         attachment=lent.attachment(lease) if lease else None,
     )
 
 
-def _pod(pod: tuple[str, str], claim: objects.Claim, request: str, uses: Uses) -> picture.PodUse:
+def _pod(pod: tuple[str, str], claim: objects.Claim, request: str, pods: _Pods) -> picture.PodUse:
     name, uid = pod
-    inside = containers(uses[uid], claim.name, request) if uid in uses else None
+    inside = containers(pods[uid], claim.name, request) if uid in pods else None
     return picture.PodUse(name=name, uid=uid, containers=inside)
 
 

@@ -14,11 +14,11 @@ from view import objects, registers
 
 @dataclass(slots=True, kw_only=True)
 class Touched:
-    """Of whom something was heard. `lenders`: remote pools."""
+    """Of whom something was heard. `pods` by uid. `lenders`: remote pools."""
 
     pools: set[str] = field(default_factory=set)
     claims: set[objects.Reference] = field(default_factory=set)
-    pods: set[objects.Reference] = field(default_factory=set)
+    pods: set[str] = field(default_factory=set)
     nodes: set[str] = field(default_factory=set)
     leases: set[str] = field(default_factory=set)
     lenders: set[str] = field(default_factory=set)
@@ -30,7 +30,9 @@ class Record:
     def __init__(self) -> None:
         self.slices: registers.Kept[str, objects.Slice] = registers.Kept("name")
         self.claims: registers.Kept[objects.Reference, objects.Claim] = registers.Kept("namespace", "name")
-        self.pods: registers.Kept[objects.Reference, objects.Pod] = registers.Kept("namespace", "name")
+        self.pods: registers.Kept[str, objects.Pod] = registers.Kept("uid")
+        self.pending: set[str] = set()
+        """Those of the pods that wait."""
         self.nodes: registers.Kept[str, objects.Node] = registers.Kept("name")
         self.drivers: registers.Kept[objects.Reference, objects.DriverPod] = registers.Kept("namespace", "name")
         self.rules: registers.Kept[str, objects.TaintRule] = registers.Kept("name")
@@ -42,9 +44,7 @@ class Record:
         self.slices_of: registers.Index[str, str] = registers.Index()
         self.claims_of_pool: registers.Index[str, objects.Reference] = registers.Index()
         self.claims_of_pod: registers.Index[str, objects.Reference] = registers.Index()
-        self.pods_of_claim: registers.Index[objects.Reference, objects.Reference] = registers.Index()
         self.drivers_of: registers.Index[str, objects.Reference] = registers.Index()
-        self.by_uid: dict[str, objects.Pod] = {}
 
     def differing(self, seen: objects.Objects, everywhere: Iterable[str]) -> Touched:
         """`everywhere`: all pools, for what touches each of them."""
@@ -60,13 +60,11 @@ class Record:
             self.claims_of_pod.put(claim, _users(known), _users(found))
         pods = self.pods.take(seen.pods.items)
         touched = set(claims)
-        for ref, (old, pod) in pods.items():
-            self.pods_of_claim.put(ref, _named(old), _named(pod))
-            if old and (pod is None or pod.uid != old.uid):
-                self.by_uid.pop(old.uid, None)
-            if pod:
-                self.by_uid[pod.uid] = pod
-            held_by = self.claims_of_pod.of(*(one.uid for one in (old, pod) if one))
+        for uid, (_, pod) in pods.items():
+            self.pending.discard(uid)
+            if pod and not pod.settled:
+                self.pending.add(uid)
+            held_by = self.claims_of_pod.of(uid)
             touched |= held_by
             pools |= {result.pool for name in held_by for result in self.claims.now[name].results}
         nodes = set(self.nodes.take(seen.nodes.items))
@@ -95,10 +93,6 @@ def _pools(claim: objects.Claim | None) -> Iterable[str]:
 
 def _users(claim: objects.Claim | None) -> Iterable[str]:
     return (uid for _, uid in claim.reserved_for) if claim else ()
-
-
-def _named(pod: objects.Pod | None) -> Iterable[objects.Reference]:
-    return ((pod.namespace, name) for _, name in pod.claims if name) if pod else ()
 
 
 def _node(driver: objects.DriverPod | None) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ command line alike. Each part is made when it is first asked for, and kept: who 
 """
 
 import functools
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -33,6 +33,25 @@ class View:
     @functools.cached_property
     def pods(self) -> tuple[picture.Pod, ...]:
         return users.pods(self.known)
+
+    @functools.cached_property
+    def waiting(self) -> tuple[picture.Pod, ...]:
+        """Those of `pods` that wait."""
+        return tuple(pod for pod in self.pods if pod.waiting)
+
+    def rows(self, of: Iterable[objects.Pod]) -> tuple[picture.Pod, ...]:
+        """What `pods` has of these, for who asks of few: all of them are nearly as many as cards."""
+        seen, asked = self._seen, tuple(of)
+        named = {(pod.namespace, name) for pod in asked for name in pod.claims}
+        claims = tuple(claim for claim in seen.claims.items if (claim.namespace, claim.name) in named)
+        at = {(result.pool, result.device) for claim in claims for result in claim.results}
+        found = {key: card for card in self.cards if (key := (card.pool, card.name)) in at}
+        few = replace(seen, pods=replace(seen.pods, items=asked), claims=replace(seen.claims, items=claims))
+        return users.pods(users.Known.of(few, found, self._supply))
+
+    def pod(self, namespace: str, name: str) -> picture.Pod | None:
+        found = self.rows(one for one in self._seen.pods.items if (one.namespace, one.name) == (namespace, name))
+        return found[0] if found else None
 
     @functools.cached_property
     def claims(self) -> tuple[picture.Claim, ...]:
@@ -78,7 +97,7 @@ class View:
     @functools.cached_property
     def problems(self) -> tuple[picture.Problem, ...]:
         shared = twice.pairs(lenders.by_pool(self.cards))
-        return problems.find(self.pools, self.known, self.pods, self.remote_pools, self.leases, shared)
+        return problems.find(self.pools, self.known, self.waiting, self.remote_pools, self.leases, shared)
 
     @functools.cached_property
     def unknown(self) -> Mapping[str, str]:
@@ -102,8 +121,11 @@ class View:
     @functools.cached_property
     def known(self) -> users.Known:
         found = {(card.pool, card.name): card for card in self.cards}
-        supply = None if self._seen.slices.unknown else totals.supply(self.models)
-        return users.Known.of(self._seen, found, supply)
+        return users.Known.of(self._seen, found, self._supply)
+
+    @property
+    def _supply(self) -> tuple[picture.Tally, picture.Tally] | None:
+        return None if self._seen.slices.unknown else totals.supply(self.models)
 
     @property
     def _parts(self) -> Mapping[str, objects.Part[object]]:

@@ -5,10 +5,10 @@
 
 What must stay true: it gives what `join.View` gives of the same objects, whatever came before; tests/view/test_ledger.py
 compares. A View that was given out never changes. Where a kind becomes known or unknown, or device classes change,
-all is made anew.
+all is made anew. Of pods only those that wait are kept as rows, and all of these are made anew each time: what they wait
+for may be anything. The others are made by the View, for who asks.
 """
 
-import bisect
 import itertools
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import fields, replace
@@ -48,7 +48,7 @@ class Ledger:
         known = self._known(seen)
         about = pools | self._pools_of_node.of(*nodes)
         claims |= self._record.claims_of_pool.of(*about, *(names.POOL_PREFIX + node for node in nodes))
-        pods |= self._record.pods_of_claim.of(*claims) | self._waiting
+        pods |= self._record.pending
         for pod in pods:
             self._renew_pod(pod, known)
         self._renew_problems(about, claims, pods, known)
@@ -74,9 +74,7 @@ class Ledger:
         self._cells: dict[str, str] = {}
         self._drivers_at: dict[str, tuple[objects.DriverPod, ...]] = {}
         self._node_rows: dict[str, picture.Node] = {}
-        self._pod_rows: dict[objects.Reference, picture.Pod] = {}
-        self._pod_order: list[objects.Reference] = []
-        self._waiting: set[objects.Reference] = set()
+        self._waiting: dict[str, picture.Pod] = {}
         self._wrong: dict[tuple[str, Any], tuple[picture.Problem, ...]] = {}
 
     def _renew_pools(self, pools: Iterable[str], seen: objects.Objects) -> set[str]:
@@ -97,7 +95,7 @@ class Ledger:
         for pool in cards.pools(self._record.slices.now[one] for one in self._record.slices_of.of(name)):
             holding = [self._record.claims.now[claim] for claim in sorted(self._record.claims_of_pool.of(name))]
             uids = dict.fromkeys(uid for claim in holding for _, uid in claim.reserved_for)
-            pods = tuple(self._record.by_uid[uid] for uid in uids if uid in self._record.by_uid)
+            pods = tuple(self._record.pods.now[uid] for uid in uids if uid in self._record.pods.now)
             claims = replace(seen.claims, items=tuple(holding))
             rules = [self._record.rules.now[one] for one in sorted(self._record.rules_of.of("", name))]
             leases = [self._record.leases.now[one] for one in self._record.leases_of_pool.of(name)]
@@ -123,7 +121,7 @@ class Ledger:
             self._found("twice", pair, (problems.of_twice(pair, count),))
 
     def _label(self, uid: str) -> str:
-        return self._record.by_uid[uid].workload_type if uid in self._record.by_uid else ""
+        return self._record.pods.now[uid].workload_type if uid in self._record.pods.now else ""
 
     def _renew_node(self, name: str, seen: objects.Objects) -> None:
         pools = sorted(self._pools_of_node.of(name), key=lambda pool: (self._pools[pool].node, pool))
@@ -145,31 +143,23 @@ class Ledger:
             claims=self._record.claims.now,
             cards=self._cards,
             supply=None if seen.slices.unknown else totals.supply(self._tallies.models()),
-            alive=self._record.by_uid.keys(),
+            alive=self._record.pods.now.keys(),
             drivers=self._drivers_at,
             class_names=frozenset(item.name for item in classes),
             foreign=frozenset(item.name for item in classes if not item.ours),
         )
 
-    def _renew_pod(self, ref: objects.Reference, known: users.Known) -> None:
-        pod = self._record.pods.now.get(ref)
-        row = users.pod(pod, known) if pod else None
-        was = self._pod_rows.pop(ref, None)
-        if row is None and was is not None:
-            del self._pod_order[bisect.bisect_left(self._pod_order, ref)]
-        elif row is not None and was is None:
-            bisect.insort(self._pod_order, ref)
-        self._waiting.discard(ref)
+    def _renew_pod(self, uid: str, known: users.Known) -> None:
+        self._waiting.pop(uid, None)
+        row = users.pod(self._record.pods.now[uid], known) if uid in self._record.pending else None
         if row is not None:
-            self._pod_rows[ref] = row
-            if row.waiting:
-                self._waiting.add(ref)
+            self._waiting[uid] = row
 
     def _renew_problems(
         self,
         pools: Iterable[str],
         claims: Iterable[objects.Reference],
-        pods: Iterable[objects.Reference],
+        pods: Iterable[str],
         known: users.Known,
     ) -> None:
         for name in pools:
@@ -181,9 +171,9 @@ class Ledger:
         for ref in claims:
             claim = self._record.claims.now.get(ref)
             self._found("claim", ref, problems.of_claim(claim, known) if claim else ())
-        for ref in pods:
-            pod = self._pod_rows.get(ref)
-            self._found("pod", ref, problems.of_pod(pod) if pod else ())
+        for uid in pods:
+            pod = self._waiting.get(uid)
+            self._found("pod", uid, problems.of_pod(pod) if pod else ())
 
     def _renew_lent(self, pools: Iterable[str], leases: Iterable[str], seen: objects.Objects) -> None:
         for name in pools:
@@ -220,7 +210,7 @@ class Ledger:
             "classes": totals.classes_of(
                 self._holdings.booked(books.Kind.CLASS), seen.claims.items, seen.classes.items
             ),
-            "pods": tuple(map(self._pod_rows.__getitem__, self._pod_order)),
+            "waiting": tuple(sorted(self._waiting.values(), key=lambda pod: (pod.namespace, pod.name))),
             "remote_pools": tuple(map(self._lenders.__getitem__, sorted(self._lenders))),
             "problems": problems.ordered(wrong),
         }

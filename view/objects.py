@@ -1,4 +1,8 @@
-"""The API's objects as far as the picture of the cluster needs them: values alone, each kind with what is not known of it."""
+"""The API's objects as far as the picture of the cluster needs them: values alone, each kind with what is not known of it.
+
+gc=False here and in `picture`: no cycle can go through these values, and a large cluster has hundreds of thousands, each of
+which would be larger by two words, and be looked through again and again.
+"""
 
 import functools
 from dataclasses import dataclass, field
@@ -39,7 +43,7 @@ class Part(Generic[T]):
         return not (self.unknown or self.namespace or self.partial or self.unreadable)
 
 
-class Taint(msgspec.Struct, frozen=True, kw_only=True):
+class Taint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     key: str
     value: str
     effect: str
@@ -65,7 +69,7 @@ class TaintRule:
         return self.driver in ("", driver)
 
 
-class Device(msgspec.Struct, frozen=True, kw_only=True):
+class Device(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`capacity` in whole units: bytes, percent, pieces. `shared`: several claims may hold parts of it."""
 
     name: str
@@ -78,7 +82,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     taints: tuple[Taint, ...] = ()
 
 
-class Slice(msgspec.Struct, frozen=True, kw_only=True):
+class Slice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`remote`: of cards that are reached over the network; its pool is a remote pool, and no node's."""
 
     name: str
@@ -92,7 +96,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
     remote: bool = False
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One device of an allocation. `consumed` is empty where the server stored no capacity for it.
 
     awaited: why the pod may not have it yet, of a remote card that is not attached.
@@ -109,7 +113,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     awaited: str = ""
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`classes`: request -> class, a subrequest under `request/subrequest`. `results`: devices of our drivers alone.
 
     node: the one that the allocation is good for, where it is one.
@@ -133,16 +137,20 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.name}"
 
 
-class Use(msgspec.Struct, frozen=True, kw_only=True):
-    """A container that uses a request of a claim; no request means all of them."""
+class Use(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A container that uses a request of a claim; no request means all of them. `word`: the pod's own for the claim, so
+    that pods of a template have the same uses.
+    """
 
     container: str
-    claim: str
+    word: str
     request: str = ""
 
 
-class Pod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that names claims. `claims`: the pod's word for it -> the claim object, empty where it is not made yet."""
+class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A pod that names claims. `words`: what it calls them itself. `claims`: the claim object of each, empty where it is not
+    made yet. `templates`: word -> template.
+    """
 
     namespace: str
     name: str
@@ -151,12 +159,18 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     phase: str
     created: str
     workload_type: str = ""
-    claims: tuple[tuple[str, str], ...] = ()
+    words: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
     uses: tuple[Use, ...] = ()
     templates: tuple[tuple[str, str], ...] = ()
     scheduler_says: str = ""
     waits_since: str = ""
     container_says: str = ""
+
+    @property
+    def settled(self) -> bool:
+        """It waits for nothing: a row of it says only what it has."""
+        return self.phase != "Pending"
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,13 +197,13 @@ class DeviceClass(msgspec.Struct, frozen=True, kw_only=True):
     ours: bool
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str
     ready: bool
     since: str
 
 
-class DriverPod(msgspec.Struct, frozen=True, kw_only=True):
+class DriverPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A pod of the node driver: whether someone answers for the node's cards.
 
     port: where it tells its series, 0 where it does not say. version: of its chart. account: whose rights it has.
@@ -222,7 +236,7 @@ class RemotePool(msgspec.Struct, frozen=True, kw_only=True):
     leases: int = 0
 
 
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
+class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A claim's hold on a remote card. `uid`: of the claim. `since`: when the phase began."""
 
     name: str

@@ -22,7 +22,7 @@ _FLAGS = {True: "y", False: "n", None: "?"}
 
 def overview(view: join.View, seen: scope.Scope) -> JSON:
     """The first screen: small for 5,000 nodes, and nobody's names in it but those that may be seen."""
-    waiting = [one for one in scope.pods(view.pods, seen) if one.waiting]
+    waiting = list(scope.pods(view.waiting, seen))
     return {
         "total": document.plain(view.total),
         "models": document.plain(view.models),
@@ -98,7 +98,7 @@ def pods(view: join.View, seen: scope.Scope, words: str = "") -> JSON:
 def pod(view: join.View, seen: scope.Scope, namespace: str, name: str) -> JSON | None:
     if not seen.sees(namespace):
         return None
-    found = next((one for one in view.pods if (one.namespace, one.name) == (namespace, name)), None)
+    found = view.pod(namespace, name)
     if found is None:
         return None
     claims = [one for one in view.claims if one.namespace == namespace and one.name in found.claims]

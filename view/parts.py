@@ -67,7 +67,7 @@ def node(selector: wire.NodeSelector | None) -> str:
     """The name in a selector of the form that one node has; else nothing."""
     match selector and selector.node_selector_terms:
         case [wire.Term(match_fields=[wire.Requirement(key="metadata.name", operator="In", values=[name])])]:
-            return name
+            return _one(name)
         case _:
             return ""
 

@@ -27,7 +27,7 @@ class State(enum.StrEnum):
     """Whether somebody holds it could not be read."""
 
 
-class PodUse(msgspec.Struct, frozen=True, kw_only=True):
+class PodUse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A pod at a claim. `containers` is None where the pod was not read."""
 
     name: str
@@ -35,7 +35,7 @@ class PodUse(msgspec.Struct, frozen=True, kw_only=True):
     containers: tuple[str, ...] | None = None
 
 
-class Attachment(msgspec.Struct, frozen=True, kw_only=True):
+class Attachment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The lease by which a claim has a remote card.
 
     runs_out: when its pool ends it at the latest, since nobody renews it any more; empty while it is renewed.
@@ -48,7 +48,7 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True):
     runs_out: str = ""
 
 
-class Holder(msgspec.Struct, frozen=True, kw_only=True):
+class Holder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A claim at a card. `amounts`: what it takes of the card. `enforcement`: what the node says holds it to that.
 
     node: where a remote card is used. attachment: None for a card in a node, and where the leases are not known.
@@ -68,7 +68,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     attachment: Attachment | None = None
 
 
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
+class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A lease of a remote card, and whether its claim holds that card: None where that is not known."""
 
     name: str
@@ -87,7 +87,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     held: bool | None = None
 
 
-class Card(msgspec.Struct, frozen=True, kw_only=True):
+class Card(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`free`: what is left of each capacity; None where that is not known. `observers` hold nothing: admin access.
 
     remote: its place is a pool, and `node` is empty. ending: leases of claims that hold it no more.
@@ -120,7 +120,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
         return f"of pool {self.pool}" if self.remote else f"on node {self.node}"
 
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True):
+class Tally(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Cards by state. `memory_free` is None where a card's is not known."""
 
     total: int = 0
@@ -141,7 +141,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     remote: bool = False
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`ready` and `driver` are None where they are not known; `driver` is whether one answers for the cards."""
 
     name: str
@@ -203,7 +203,7 @@ class Class(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0
 
 
-class PodCard(msgspec.Struct, frozen=True, kw_only=True):
+class PodCard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A card that a pod has, and by which request it has it. `node` is that of the card: a remote one has none."""
 
     card: str
@@ -218,7 +218,7 @@ class PodCard(msgspec.Struct, frozen=True, kw_only=True):
     remote: bool = False
 
 
-class Pod(msgspec.Struct, frozen=True, kw_only=True):
+class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`waiting`: why it does not run yet, empty where it does. `reason`: that in one word, of the list of reasons. `evidence`: what the scheduler or the kubelet says."""
 
     namespace: str
@@ -235,7 +235,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     waits_since: str = ""
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`state`: Waiting, Allocated (nobody uses it) or InUse; Deleting goes first. `nodes`: where its cards are used."""
 
     namespace: str

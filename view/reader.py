@@ -59,7 +59,7 @@ def slice_(data: JSON | wire.Slice) -> objects.Slice | None:
     if spec.driver not in _OURS:
         return None
     return objects.Slice(
-        name=meta.name,
+        name=_one(meta.name),
         pool=_one(spec.pool.name),
         generation=spec.pool.generation,
         of=spec.pool.resource_slice_count,
@@ -118,19 +118,17 @@ def pod(data: JSON) -> objects.Pod | None:
     if not wanted and not extended:
         return None
     made = {item["name"]: item.get("resourceClaimName") or "" for item in status.get("resourceClaimStatuses") or ()}
-    claims = {_one(item["name"]): _one(item.get("resourceClaimName") or made.get(item["name"], "")) for item in wanted}
+    claims = {item["name"]: _one(item.get("resourceClaimName") or made.get(item["name"], "")) for item in wanted}
     containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
     uses = [
-        objects.Use(
-            container=_one(one["name"]), claim=claims.get(use["name"], ""), request=_one(use.get("request") or "")
-        )
+        objects.Use(container=one["name"], word=use["name"], request=use.get("request") or "")
         for one in containers
         for use in (one.get("resources") or {}).get("claims") or ()
     ]
     if extended:
-        name = claims[""] = extended["resourceClaimName"]
+        claims[""] = _one(extended["resourceClaimName"])
         uses += [
-            objects.Use(container=item["containerName"], claim=name, request=item["requestName"])
+            objects.Use(container=item["containerName"], word="", request=item["requestName"])
             for item in extended.get("requestMappings") or ()
         ]
     placed = _condition(status, "PodScheduled")
@@ -147,13 +145,16 @@ def pod(data: JSON) -> objects.Pod | None:
         node=_one(spec.get("nodeName") or ""),
         phase=_one(status.get("phase") or "Unknown"),
         created=_one(meta.get("creationTimestamp", "")),
-        workload_type=(meta.get("labels") or {}).get(names.WORKLOAD_LABEL, ""),
-        claims=tuple(claims.items()),
-        uses=tuple(uses),
-        templates=tuple(
-            (item["name"], item["resourceClaimTemplateName"])
-            for item in wanted
-            if item.get("resourceClaimTemplateName")
+        workload_type=_one((meta.get("labels") or {}).get(names.WORKLOAD_LABEL, "")),
+        words=objects.alike(tuple(claims)),
+        claims=tuple(claims.values()),
+        uses=objects.alike(tuple(uses)),
+        templates=objects.alike(
+            tuple(
+                (item["name"], item["resourceClaimTemplateName"])
+                for item in wanted
+                if item.get("resourceClaimTemplateName")
+            )
         ),
         scheduler_says=refused.message if refused else "",
         waits_since=_one(refused.since if refused else meta.get("creationTimestamp", "")),
@@ -198,7 +199,7 @@ def driver_pod(data: JSON) -> objects.DriverPod | None:
     found = _condition(data.get("status") or {}, "Ready")
     return objects.DriverPod(
         node=_one(where),
-        name=meta["name"],
+        name=_one(meta["name"]),
         namespace=_one(meta["namespace"]),
         ready=found is not None and found.status == "True",
         since=_one(found.since if found else meta.get("creationTimestamp", "")),

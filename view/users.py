@@ -85,14 +85,14 @@ def claims(known: Known) -> tuple[picture.Claim, ...]:
 
 def _of(pod: objects.Pod, known: Known) -> tuple[objects.Claim, ...] | None:
     """The pod's claims that concern us; None where all of them are other drivers'."""
-    found = [known.claims.get((pod.namespace, name)) for _, name in pod.claims if name]
+    found = [known.claims.get((pod.namespace, name)) for name in pod.claims if name]
     ours = tuple(claim for claim in found if claim is not None and known.concerns(claim))
     missing = len(found) < len(pod.claims) or None in found
     return ours if ours or missing else None
 
 
 def _pod(pod: objects.Pod, claims_: tuple[objects.Claim, ...], known: Known) -> picture.Pod:
-    reason, waiting = _waiting(pod, known) if pod.phase == "Pending" else ("", "")
+    reason, waiting = ("", "") if pod.settled else _waiting(pod, known)
     return picture.Pod(
         namespace=pod.namespace,
         name=pod.name,
@@ -100,7 +100,7 @@ def _pod(pod: objects.Pod, claims_: tuple[objects.Claim, ...], known: Known) -> 
         phase=pod.phase,
         workload_type=pod.workload_type,
         created=pod.created,
-        claims=tuple(name for _, name in pod.claims if name),
+        claims=tuple(filter(None, pod.claims)),
         cards=tuple(_pod_cards(pod, claims_, known)),
         waiting=waiting,
         reason=reason,
@@ -121,7 +121,7 @@ def _pod_cards(pod: objects.Pod, claims_: Iterable[objects.Claim], known: Known)
                 remote=result.remote,
                 claim=claim.name,
                 request=result.request,
-                containers=cards.containers(pod.uses, claim.name, result.request),
+                containers=cards.containers(pod, claim.name, result.request),
                 amounts={} if result.admin else cards.amounts(result, card.capacity if card else {}),
                 observes=result.admin,
             )
@@ -129,13 +129,13 @@ def _pod_cards(pod: objects.Pod, claims_: Iterable[objects.Claim], known: Known)
 
 def _waiting(pod: objects.Pod, known: Known) -> tuple[str, str]:
     """The word and the sentence."""
-    for word, name in pod.claims:
+    for word, name in zip(pod.words, pod.claims, strict=True):
         if missing := _missing(pod, word, name, known):
             return missing
     if pod.node:
         silent = _silent(pod.node, known)
         return (Wait.SILENT if silent else Wait.PREPARING), f"node {pod.node} is preparing it{silent}"
-    found = [claim for _, name in pod.claims if (claim := known.claims.get((pod.namespace, name)))]
+    found = [claim for name in pod.claims if (claim := known.claims.get((pod.namespace, name)))]
     unallocated = [claim for claim in found if not claim.allocated]
     if not unallocated:
         if awaited := _attaching(found):

@@ -179,7 +179,7 @@ def _pod(number: int) -> objects.Pod:
     claim = f"claim-{number}"
     return objects.Pod(
         namespace=f"team-{number % 200}", name=f"pod-{number}", uid=f"pod-{number}", node=_node(number // _CARDS),
-        phase="Running", created=_THEN, claims=(("card", claim),), uses=(objects.Use(container="main", claim=claim),),
+        phase="Running", created=_THEN, words=("card",), claims=(claim,), uses=(objects.Use(container="main", word="card"),),
     )  # fmt: skip
 
 

@@ -4,6 +4,8 @@ import dataclasses
 import json
 from typing import Any
 
+from msgspec import structs
+
 from api import elasticgpu
 from controller import gpus
 from tests.view.objects import (
@@ -73,7 +75,7 @@ def test_a_card_that_agreed_with_its_object_is_not_compared_again_until_one_of_t
     blind = {name: gpus.gpu({"metadata": {"name": name, "uid": shown.uid}}) for name, shown in found.items()}
     believed = {blind[shown.name]: card for shown, card in unread.items()}
     assert list(gpus.turn(cluster, view, blind, AT, believed)) == []
-    edited = blind | {name_of(1): dataclasses.replace(blind[name_of(1)])}
+    edited = blind | {name_of(1): structs.replace(blind[name_of(1)])}
     assert [write.of for write in gpus.turn(cluster, view, edited, AT, believed)] == [name_of(1)]
     after = seen(a_slice(a_card(1), a_card(2)), a_claim("c", a_result(2)))
     assert [write.of for write in gpus.turn(after, join.View(after), found, AT, agreed)] == [name_of(2)]
@@ -84,7 +86,7 @@ def test_objects_that_are_no_more_are_not_remembered() -> None:
     view, agreed = join.View(cluster), dict[gpus.GPU, picture.Card]()
     found = stored({write.of: write for write in gpus.turn(cluster, view, {}, AT)})
     for _ in range(3):
-        again = {name: dataclasses.replace(shown) for name, shown in found.items()}
+        again = {name: structs.replace(shown) for name, shown in found.items()}
         assert list(gpus.turn(cluster, view, again, AT, agreed)) == []
     assert set(agreed) == set(again.values())
 

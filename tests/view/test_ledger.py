@@ -30,7 +30,7 @@ from tests.view.objects import (
 from view import join, ledger, objects
 
 PARTS = (
-    "pools", "cards", "total", "models", "nodes", "classes", "namespaces", "workload_types", "cells", "pods", "claims", "problems",
+    "pools", "cards", "total", "models", "nodes", "classes", "namespaces", "workload_types", "cells", "waiting", "pods", "claims", "problems",
     "unknown", "remote_pools", "leases",
 )  # fmt: skip
 HIDDEN = ("claims", "pods", "slices", "nodes", "drivers", "device_classes", "remote_pools", "leases")
@@ -241,6 +241,29 @@ def test_so_it_is_when_a_kind_cannot_be_read_for_a_while(happenings: list[tuple[
         world.happen(gone, item)
         found = world.seen(hidden if number % 8 in (3, 4, 5) else "")
         same(kept.view(found), join.View(found))
+
+
+@given(events)
+@settings(max_examples=100, deadline=None)
+def test_who_asks_of_one_pod_is_told_what_all_pods_are_told_of_it(happenings: list[tuple[bool, JSON]]) -> None:
+    world = World(*BASE)
+    for gone, item in happenings:
+        world.happen(gone, item)
+    found = world.seen()
+    kept, every = ledger.Ledger().view(found), join.View(found).pods
+    assert kept.rows(found.pods.items) == every
+    for pod in found.pods.items:
+        own = tuple(row for row in every if (row.namespace, row.name) == (pod.namespace, pod.name))
+        assert kept.rows([pod]) == own
+        assert kept.pod(pod.namespace, pod.name) == (own[0] if own else None)
+    assert kept.pod("ml", "nobody") is None
+
+
+def test_of_pods_those_that_run_well_are_no_rows_until_somebody_asks() -> None:
+    world = World(*BASE)
+    view = ledger.Ledger().view(world.seen())
+    assert ([row.name for row in view.waiting], "pods" in vars(view)) == (["c"], False)
+    assert [row.name for row in view.pods] == ["a", "b", "c"]
 
 
 def test_a_picture_that_was_given_out_stays_as_it_is() -> None:
