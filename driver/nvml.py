@@ -1,11 +1,10 @@
-"""NVML: the only door to the driver's library, and the only importer of pynvml.
+"""NVML: the only door to the driver's library; pynvml is imported here and in the `nvml...` modules behind it alone.
 
 Every call runs in a thread of its own with a limit, in a lane per card, so that a card that hangs holds up nobody else.
 `inventory` reads all cards at once: it starts NVML when it has to (also later, when the driver comes after us), starts it
 anew when the driver is another one, and says of each card that does not answer what is wrong with it. `events` tells what
-the driver reports between two inventories; an error of the wait itself says only "look at all", since it does not tell
-which card it is about. The cards are registered for events by `inventory`, so read one before listening, and one after
-each event without a uuid: it renews what the error broke.
+the driver reports between two inventories. The cards are registered for events by `inventory`, so read one before
+listening, and one after each event without a uuid: it renews what an error broke.
 
 pynvml keeps its library in a global, so there is one NVML a process.
 """
@@ -14,24 +13,20 @@ import asyncio
 import contextlib
 import ctypes
 import os
-import threading
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pynvml
 import structlog
 
 from api import errors
 from driver import inventory as inv
-from driver import lanes, nvmlcalls, nvmlerrors
+from driver import lanes, nvmlcalls, nvmlerrors, nvmlevents
 
 T = TypeVar("T")
 _log = structlog.get_logger(__name__)
-
-WAIT_MS = 1000
-LONGEST_PAUSE_S = 30
 
 
 class CardError(errors.Unavailable):
@@ -40,18 +35,6 @@ class CardError(errors.Unavailable):
     def __init__(self, message: str, *, kind: inv.FaultKind) -> None:
         super().__init__(message)
         self.kind = kind
-
-
-@dataclass(slots=True)
-class _Watch:
-    """An event set and the cards in it. Written by inventory, waited on by the listener."""
-
-    events: Any
-    names: dict[int, inv.CardUUID] = field(default_factory=dict)
-    registering: set[inv.CardUUID] = field(default_factory=set)
-    broken: bool = False
-    orphaned: bool = False
-    """It belonged to a library that was shut down, and went with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +66,7 @@ class NVML:
         self._started_with: str | None = None
         self._last: dict[inv.CardUUID, inv.Card] = {}
         self._sampled: dict[inv.CardUUID, int] = {}
-        self._watch: _Watch | None = None
-        self._unheard: dict[str, str] = {}
-        """Why there are no events, of the driver or a card: what lasts is said once."""
-        self._renewed = threading.Event()
+        self._reports = nvmlevents.Reports(self._lanes)
 
     async def inventory(self) -> inv.Inventory:
         """All cards as they are now. Raises Unavailable while there is no driver; calling again later is the cure."""
@@ -102,7 +82,7 @@ class NVML:
             cards = [one for one in read if isinstance(one, inv.Card)]
             faults = await self._faults({card.uuid for card in cards}, unread)
             self._last |= {card.uuid: card for card in cards}
-            await self._watch_over([card.uuid for card in cards])
+            await self._reports.watch_over([card.uuid for card in cards])
         return inv.Inventory(
             driver_version=version,
             cuda_driver_version=cuda,
@@ -143,32 +123,9 @@ class NVML:
         """May be repeated. Raises Invalid or Unavailable."""
         await self._ask_card(uuid, lambda: nvmlcalls.set_compute_mode(uuid, mode), "compute mode")
 
-    async def events(self) -> AsyncGenerator[inv.Event, None]:
+    def events(self) -> AsyncGenerator[inv.Event, None]:
         """What the driver reports, for ever. One listener at a time."""
-        queue: asyncio.Queue[inv.Event | Exception] = asyncio.Queue()
-        loop = asyncio.get_running_loop()
-        stop = threading.Event()
-
-        def tell(news: inv.Event | Exception) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody listens
-                loop.call_soon_threadsafe(queue.put_nowait, news)
-
-        def listen() -> None:
-            try:
-                self._listen(stop, tell)
-            except Exception as error:  # noqa: BLE001 a listener that died must not look like cards that are well
-                tell(error)
-
-        threading.Thread(target=listen, name="nvml events", daemon=True).start()
-        try:
-            while True:
-                news = await queue.get()
-                if isinstance(news, Exception):
-                    raise news
-                yield news
-        finally:
-            stop.set()
-            self._renewed.set()
+        return self._reports.events()
 
     async def close(self) -> None:
         """Lets go of the driver. Harmless when it was never there."""
@@ -201,9 +158,7 @@ class NVML:
         if self._started_with is None:
             return
         self._started_with = None
-        if self._watch is not None:
-            self._watch.broken = self._watch.orphaned = True
-            self._watch = None
+        self._reports.orphan()
         with contextlib.suppress(pynvml.NVMLError, TimeoutError):
             await self._lanes.run("driver", pynvml.nvmlShutdown)
 
@@ -253,73 +208,6 @@ class NVML:
         card = self._last.get(uuid) if uuid is not None else None
         return inv.Fault(kind=_kind(error), why=str(error), uuid=uuid, index=index, card=card)
 
-    async def _watch_over(self, uuids: list[inv.CardUUID]) -> None:
-        """Registers for events the cards that are not yet; with a new set if the old one is broken."""
-        watch = self._watch
-        if watch is None or watch.broken:
-            try:
-                watch = _Watch(await self._lanes.run("driver", pynvml.nvmlEventSetCreate))
-            except (pynvml.NVMLError, TimeoutError) as error:
-                self._complain("driver", error)
-                return
-            self._unheard.pop("driver", None)
-        for address in [address for address, uuid in watch.names.items() if uuid not in uuids]:
-            del watch.names[address]  # its registration may be gone with it
-        fresh = [uuid for uuid in uuids if uuid not in watch.names.values()]
-        await asyncio.gather(*(self._register(watch, uuid) for uuid in fresh))
-        if watch is not self._watch:
-            self._watch = watch
-            self._renewed.set()
-
-    async def _register(self, watch: _Watch, uuid: inv.CardUUID) -> None:
-        def register() -> int:
-            try:
-                handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-                pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, watch.events)
-                return _address(handle)
-            finally:
-                watch.registering.discard(uuid)
-
-        watch.registering.add(uuid)
-        try:
-            watch.names[await self._lanes.run(uuid, register)] = uuid
-            self._unheard.pop(uuid, None)
-        except (pynvml.NVMLError, TimeoutError) as error:
-            self._complain(uuid, error)
-
-    def _complain(self, source: str, error: Exception) -> None:
-        if self._unheard.get(source) != str(error):
-            _log.warning("no events", source=source, error=str(error))
-        self._unheard[source] = str(error)
-
-    def _listen(self, stop: threading.Event, tell: Callable[[inv.Event], None]) -> None:
-        """The listener's thread. After an error it pauses, longer each time, and goes on only with a renewed set."""
-        failures = 0
-        before: _Watch | None = None
-        while not stop.is_set():
-            self._renewed.clear()
-            watch = self._watch
-            if before is not None and before is not watch:
-                _free(before)
-            before = watch
-            if watch is None or watch.broken:
-                self._renewed.wait(WAIT_MS / 1000)
-                continue
-            try:
-                data = pynvml.nvmlEventSetWait_v2(watch.events, WAIT_MS)
-            except pynvml.NVMLError as error:
-                if error.value == pynvml.NVML_ERROR_TIMEOUT:
-                    failures = 0
-                elif not watch.broken:
-                    watch.broken = True
-                    tell(inv.Event(kind=inv.EventKind.LOST))
-                    stop.wait(min(2**failures, LONGEST_PAUSE_S))
-                    failures += 1
-                continue
-            failures = 0
-            uuid = watch.names.get(_address(data.device))
-            tell(inv.Event(kind=inv.EventKind.XID, uuid=uuid, xid=int(data.eventData)))
-
 
 def translated(error: Exception, about: str) -> errors.ElasticGPUError:
     """The same error in our words."""
@@ -336,17 +224,6 @@ def _kind(error: Exception) -> inv.FaultKind:
     if _code(error) in {pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_NOT_FOUND}:
         return inv.FaultKind.LOST
     return inv.FaultKind.UNREADABLE
-
-
-def _address(handle: Any) -> int:
-    return ctypes.cast(handle, ctypes.c_void_p).value or 0
-
-
-def _free(watch: _Watch) -> None:
-    """Not under a registration that has not come back: it would write into what is gone."""
-    if not (watch.registering or watch.orphaned):
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlEventSetFree(watch.events)
 
 
 def _load(libraries: tuple[Path, ...]) -> None:
