@@ -1,10 +1,12 @@
 """What this node holds of remote cards, in memory: the records by claim, and which of their leases are over.
 
-What must stay true: a lease is known by its key, for the next one of the same card is another one; what changed here while the
-records were read from the disk stays as it is here; a claim that is being given back gets no new files.
+What must stay true: a lease is known by its key, for the next one of the same card is another one; what was put in or dropped here
+while the records were read from the disk stays so; a claim that is being given back gets no new files.
 """
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from driver.remote import records
 
@@ -14,21 +16,44 @@ Place = tuple[str, str]
 
 class Held:
     def __init__(self) -> None:
-        self.records: dict[str, records.Record] = {}
+        self._records: dict[str, records.Record] = {}
+        self.records: Mapping[str, records.Record] = MappingProxyType(self._records)
         self.ending: set[str] = set()
         """The claims whose files are being removed: whoever has written one meanwhile removes it again."""
         self._lost: dict[str, str] = {}
+        self._readings: list[set[str]] = []
 
-    def take(self, before: Mapping[str, records.Record], read: Iterable[records.Record]) -> None:
-        """`before`: what was here when the disk began to be read."""
+    def put(self, record: records.Record) -> None:
+        self._records[record.uid] = record
+        self._touch(record.uid)
+
+    def drop(self, uid: str) -> None:
+        """Also of one that was never here: a read that is under way may have found it on the disk before it went."""
+        self._records.pop(uid, None)
+        self._touch(uid)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[set[str]]:
+        """While the disk is read: the claims that were put in or dropped since, for `take`."""
+        touched: set[str] = set()
+        self._readings.append(touched)
+        try:
+            yield touched
+        finally:
+            self._readings = [one for one in self._readings if one is not touched]
+
+    def take(self, touched: set[str], read: Iterable[records.Record]) -> None:
+        """What was read takes the place of all that was not touched meanwhile."""
         found = {record.uid: record for record in read}
-        for uid in before.keys() | found.keys():
-            if self.records.get(uid) is not before.get(uid):
-                continue
+        for uid in (self._records.keys() | found.keys()) - touched:
             if uid in found:
-                self.records[uid] = found[uid]
+                self._records[uid] = found[uid]
             else:
-                del self.records[uid]
+                del self._records[uid]
+
+    def _touch(self, uid: str) -> None:
+        for touched in self._readings:
+            touched.add(uid)
 
     def gone(self, uid: str) -> bool:
         return uid in self.ending or uid not in self.records

@@ -99,14 +99,14 @@ class Node:
         record = await self._planned(claim, results, before)
         if any(holding.by_node for holding in record.holdings):
             await self._store.write(record)  # the key outlives us from now on: no second one is ever made up
-        self._held.records[claim.uid] = record
+        self._held.put(record)
         holdings = await self._attached(claim, record)
         record = msgspec.structs.replace(record, phase=records.Phase.PREPARED, holdings=holdings)
         record = await self._described(record)
         await self._certify(record)
         await self._store.write(record)
         await self._specs.write(claim.uid, record.cdi)
-        self._held.records[claim.uid] = record
+        self._held.put(record)
         self._tell()
         return _answers(record)
 
@@ -122,7 +122,7 @@ class Node:
             await self._keys.remove(ref.uid)
             await self._specs.remove(ref.uid)
             await self._store.remove(ref.uid)
-            self._held.records.pop(ref.uid, None)
+            self._held.drop(ref.uid)
             self._fresh_until.pop(ref.uid, None)
         finally:
             self._held.ending.discard(ref.uid)
@@ -137,8 +137,8 @@ class Node:
 
     async def _read(self) -> None:
         """Another process may share the disk."""
-        before = dict(self._held.records)
-        self._held.take(before, await self._store.all())
+        with self._held.reading() as touched:
+            self._held.take(touched, await self._store.all())
 
     async def devices(self, ref: contract.ClaimRef) -> tuple[contract.PreparedDevice, ...]:
         record = self._held.records.get(ref.uid)
@@ -250,7 +250,7 @@ class Node:
         if not all(there):
             await self._certify(record)
         await self._specs.write(resource.ClaimUID(record.uid), record.cdi)
-        self._held.records[record.uid] = record
+        self._held.put(record)
 
     async def _described(self, record: records.Record) -> records.Record:
         """With its CDI text, and with the requests before which a relay has to stand."""

@@ -463,6 +463,25 @@ async def test_what_is_prepared_or_given_back_while_the_records_are_read_is_know
             assert await _told(driver) == [(card, contract.Health.HEALTHY)]
 
 
+async def test_what_another_process_prepared_and_this_one_gave_back_while_it_read_does_not_come_back(
+    tmp_path: Path,
+) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller(), cluster.node() as driver, cluster.node() as other:
+            await _attached(cluster, pool, 0)
+            await other.prepare(cluster.allocated("a"))
+            [record] = tmp_path.rglob("claims/a.json")
+            last = record.with_name("z.json")
+            os.mkfifo(last)
+            reading = asyncio.create_task(driver.prepared())
+            pipe = await asyncio.to_thread(last.open, "wb")  # when it is read, the other was
+            await driver.unprepare(cluster.ref("a"))
+            pipe.close()
+            assert await reading == ()
+            assert await _told(driver) == []
+
+
 async def test_a_lost_lease_whose_file_cannot_be_removed_costs_no_other_its_renewal(tmp_path: Path) -> None:
     async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
         cluster.add_pool(pool)
