@@ -51,7 +51,7 @@ async def serve(api: apiserver.APIServer, given: settings.Settings) -> None:
     """Works until it is cancelled."""
     series = metrics.Metrics()
     watch = watcher.Watcher(api, remote=given.remote)
-    far = remotewatcher.RemoteWatcher(api) if given.remote else None
+    far = remotewatcher.RemoteWatcher(api, given.namespace, given.remote_drivers) if given.remote else None
     look = observer.Observer(api, watch, far)
     writer = reconciler.Reconciler(api, watch, series, _clock)
     record = recorder.Recorder(api, look, series, _clock)

@@ -7,8 +7,9 @@
 
 Level-based: each turn decides from what is there, so a crash between any two actions is only a repeat, and two
 controllers that decide the same do the same (keys, preconditions). What must stay true: nothing is attached without an
-intent; of what a node has written nothing counts before a pod on it was seen to have the claim; no intent is forgotten before the pool has said that its key is over; nothing needs the node or the claim to be
-there to be given back.
+intent, nor for a node whose driver is known not to be ready; of what a node has written nothing counts before a pod on it was
+seen to have the claim; no intent is forgotten before the pool has said that its key is over; nothing needs the node or the
+claim to be there to be given back.
 """
 
 import datetime
@@ -24,6 +25,8 @@ MARGIN_S = 60
 """So long before kube-scheduler's own deadline we give up: after it, it would take the same card again."""
 BACK_OFF_S = 60
 """So long a card that could not be attached is left alone."""
+UNSERVED_S = 30
+"""So long a node's driver may be late: it may be about to start. Then the pod had better go elsewhere."""
 GRACE_S = 30.0
 """So old a lease without an intent must be: the one who attached it may not have been seen yet."""
 _ANSWERED = {names.ATTACHED, names.ATTACH_FAILED}
@@ -141,14 +144,17 @@ def renewable(scene: remote.Scene) -> tuple[remote.Lease, ...]:
 
 
 def tainting(scene: remote.Scene) -> tuple[remote.Intent, ...]:
-    """The intents by which cards are tainted. A node may write that it gives back what it never had: such a card is free."""
-    return tuple(
-        intent
-        for intent in scene.intents
-        if not (_by_node(intent) and intent.status.phase is kinds.Phase.RELEASING)
-        or scene.leases is None
-        or intent.spec.key in scene.leases
-    )
+    """The intents by which cards are tainted. Of what a node has written only what it may say of the card: that it gives
+    back what the pool lends it, and whatever else once it is believed. The card may be free, or somebody else's.
+    """
+    return tuple(intent for intent in scene.intents if not _by_node(intent) or _says_so(intent, scene))
+
+
+def _says_so(intent: remote.Intent, scene: remote.Scene) -> bool:
+    if intent.status.phase is not kinds.Phase.RELEASING:
+        return scene.borne.get(intent.spec.key) == ""
+    held = (scene.leases or {}).get(intent.spec.key)
+    return scene.leases is None or (held is not None and held.device == intent.spec.device)
 
 
 def _by_node(intent: remote.Intent) -> bool:
@@ -195,29 +201,38 @@ def _watched(intent: remote.Intent, scene: remote.Scene) -> Iterator[Action]:
 
 
 def _attaching(hold: _Hold, intent: remote.Intent, held: remote.Lease | None, scene: remote.Scene) -> Iterator[Action]:
-    left_s = _left_s(intent, hold.claim.claim, scene)
+    waited_s = _waited_s(intent, hold.claim.claim, scene)
+    left_s = max(scene.binding_s - MARGIN_S, scene.binding_s / 2) - waited_s
+    served = scene.served is None or hold.node.name in scene.served
     if held is not None and held.state is lease.State.ATTACHED:
         yield _move(intent, kinds.Phase.ATTACHED, "", scene, held)
     elif held is not None and held.state is not lease.State.ATTACHING:
         yield _move(intent, kinds.Phase.FAILED, held.reason or f"the pool says {held.state.value}", scene, held)
     elif hold.key in scene.refused:
         yield _move(intent, kinds.Phase.FAILED, scene.refused[hold.key], scene)
+    elif held is None and not served and (waited_s >= UNSERVED_S or left_s <= 0):
+        yield _move(intent, kinds.Phase.FAILED, _unserved(hold.node.name), scene)
     elif left_s <= 0:
         why = "the pool has not attached it in the time that kube-scheduler gives"
         yield _move(intent, kinds.Phase.FAILED, why, scene)
-    elif held is None and scene.leases is not None:
+    elif held is None and served and scene.leases is not None:
         yield Attach(intent=intent, within_s=left_s)
 
 
-def _left_s(intent: remote.Intent, claim: resource.Claim, scene: remote.Scene) -> float:
-    """Until we give up. Only differences of one clock count, for ours may be an hour off: from the allocation to the
+def _unserved(node: str) -> str:
+    look = f"kubectl get pods -A -l app.kubernetes.io/component=remote --field-selector spec.nodeName={node}"
+    return f"the driver of remote cards is not ready on node {node}; look why: {look}"
+
+
+def _waited_s(intent: remote.Intent, claim: resource.Claim, scene: remote.Scene) -> float:
+    """Since the allocation. Only differences of one clock count, for ours may be an hour off: from the allocation to the
     intent by those of the cluster, from then on by our own.
     """
     waited_s = _age_s(intent, scene)
     if claim.allocated_at and intent.created:
         before = datetime.datetime.fromisoformat(intent.created) - datetime.datetime.fromisoformat(claim.allocated_at)
         waited_s += max(before.total_seconds(), 0.0)
-    return max(scene.binding_s - MARGIN_S, scene.binding_s / 2) - waited_s
+    return waited_s
 
 
 def _stale(

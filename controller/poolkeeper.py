@@ -184,6 +184,7 @@ class PoolKeeper:
             refused=self._refused,
             over=frozenset(self._over),
             borne=self._borne,
+            served=self._watch.served,
             binding_s=self._binding_s,
             now=self._clock(),
         )

@@ -132,7 +132,8 @@ class Lease:
 class Scene:
     """What is known of one pool. `leases` by key, None until it was listed; `over`: keys that it has ended at our word;
     `refused`: what it will never attach, with its words; `meant`: keys of all pools' intents, as two may be one pool;
-    `borne`: by key, of intents that a node has written, why they are not to be believed, empty where they are.
+    `borne`: by key, of intents that a node has written, why they are not to be believed, empty where they are; `served`:
+    the nodes where the driver of remote cards is ready, None where that is not known.
     """
 
     pool: str
@@ -145,6 +146,7 @@ class Scene:
     refused: Mapping[str, str]
     over: frozenset[str]
     borne: Mapping[str, str] = field(default_factory=dict)
+    served: frozenset[str] | None = None
     binding_s: float
     now: datetime.datetime
 
@@ -227,6 +229,13 @@ def node(data: JSON) -> Node:
         ready=any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions),
         gone=any(taint.get("key") == _OUT_OF_SERVICE for taint in taints),
     )
+
+
+def served(data: JSON) -> str:
+    """The node on which this pod of the driver is ready; empty where it is not, or not for long."""
+    conditions = (data.get("status") or {}).get("conditions") or ()
+    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    return str(data["spec"].get("nodeName") or "") if ready and "deletionTimestamp" not in data["metadata"] else ""
 
 
 def _told(item: JSON) -> Told:

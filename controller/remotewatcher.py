@@ -1,6 +1,7 @@
 """The cluster's objects that the remote road is decided by, kept by watches of their own.
 
     RemotePools, RemoteLeases, claims that hold remote cards, nodes --> Picture, by pool --> keepers
+    pods of the driver of remote cards ------------------------------> served, the nodes where it is ready
 
 One Picture for all keepers, made when it is first asked for after a change. Answers of own writes are in it at once.
 """
@@ -28,12 +29,19 @@ class Picture:
 
 
 class RemoteWatcher:
-    def __init__(self, api: apiserver.APIServer) -> None:
+    """`drivers`: the labels of the driver's pods in `namespace`; without them all nodes are taken for served."""
+
+    def __init__(self, api: apiserver.APIServer, namespace: str = "", drivers: str = "") -> None:
         self.pools = informer.Informer(api, remote.POOLS, project=remote.pool)
         self.intents = informer.Informer(api, remote.LEASES, project=remote.intent)
         self.claims = informer.Informer(api, _CLAIMS, project=remote.claim, quiet=True)
         self.nodes = informer.Informer(api, _NODES, project=remote.node, quiet=True)
+        self._drivers: informer.Informer[str] | None = None
         self._all: tuple[informer.Informer[Any], ...] = (self.pools, self.intents, self.claims, self.nodes)
+        if drivers:
+            path = f"/api/v1/namespaces/{namespace}/pods"
+            self._drivers = informer.Informer(api, path, project=remote.served, label_selector=drivers, quiet=True)
+            self._all += (self._drivers,)
         self._listeners: set[asyncio.Event] = set()
         self._picture: Picture | None = None
         self._cluster_uid = ""
@@ -59,6 +67,10 @@ class RemoteWatcher:
 
     def unlisten(self, wake: asyncio.Event) -> None:
         self._listeners.discard(wake)
+
+    @property
+    def served(self) -> frozenset[str] | None:
+        return None if self._drivers is None else frozenset(self._drivers.objects.values())
 
     @property
     def picture(self) -> Picture:

@@ -28,6 +28,8 @@ class Settings:
         pools know this controller. Read anew when they change.
     remote_nodes: Labels of the nodes on which the driver of remote cards runs, as key=value,key=value: no other node is
         offered a card. Empty: all nodes.
+    remote_drivers: Labels of the pods of the driver of remote cards, in our namespace, as key=value,key=value: a card is
+        attached for a node where one of them is ready. Empty: for every node.
     remote_binding_s: Seconds that kube-scheduler waits for a card (bindingTimeout of DynamicResourcesArgs). The controller
         gives up a minute before. Default 600.
     remote_fresh_s: Seconds after which a pool that has not answered gets no new pods: its cards are tainted. Default 60.
@@ -48,6 +50,7 @@ class Settings:
     remote: bool = False
     remote_credentials: str = "/etc/elastic-gpu/pool"
     remote_nodes: str = ""
+    remote_drivers: str = ""
     remote_binding_s: int = 600
     remote_fresh_s: int = 60
     page: str = "local"
@@ -74,8 +77,9 @@ def read(environment: Mapping[str, str]) -> Settings:
     for name, text in seconds.items():
         if not text.isdecimal() or int(text) <= 0:
             raise errors.Invalid(f"EGPU_{name.upper()} is {text!r}; it is a number of seconds above 0")
-    if wrong := [term for term in given["remote_nodes"].split(",") if term and not term.partition("=")[0]]:
-        raise errors.Invalid(f"EGPU_REMOTE_NODES has {wrong[0]!r}; it is key=value,key=value")
+    for name in ("remote_nodes", "remote_drivers"):
+        if wrong := [term for term in given[name].split(",") if term and not term.partition("=")[0]]:
+            raise errors.Invalid(f"EGPU_{name.upper()} has {wrong[0]!r}; it is key=value,key=value")
     page = given["page"] or default.page
     if page not in _LISTEN:
         raise errors.Invalid(f"EGPU_PAGE is {page!r}; known: {', '.join(_LISTEN)}")
@@ -90,6 +94,7 @@ def read(environment: Mapping[str, str]) -> Settings:
         remote=remote == "true",
         remote_credentials=given["remote_credentials"] or default.remote_credentials,
         remote_nodes=given["remote_nodes"],
+        remote_drivers=given["remote_drivers"],
         remote_binding_s=int(seconds["remote_binding_s"]),
         remote_fresh_s=int(seconds["remote_fresh_s"]),
         page=page,

@@ -58,6 +58,22 @@ def test_slices_and_driver_reach_the_same_nodes(enabled: Objects) -> None:
     assert env["EGPU_REMOTE"] == "true"
 
 
+def test_the_controller_knows_the_drivers_pods_by_their_labels_and_takes_no_others_for_them(enabled: Objects) -> None:
+    [container] = enabled["Deployment", CONTROLLER]["spec"]["template"]["spec"]["containers"]
+    text = next(one["value"] for one in container["env"] if one["name"] == "EGPU_REMOTE_DRIVERS")
+    wanted = dict(term.split("=") for term in text.split(","))
+    labels = {
+        name: found["spec"]["template"]["metadata"]["labels"]
+        for (kind, name), found in enabled.items()
+        if kind in {"DaemonSet", "Deployment"}
+    }
+    assert [name for name, own in labels.items() if wanted.items() <= own.items()] == [REMOTE]
+    assert (
+        enabled["DaemonSet", REMOTE]["metadata"]["namespace"]
+        == enabled["Deployment", CONTROLLER]["metadata"]["namespace"]
+    )
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "settings"),
     [

@@ -113,6 +113,53 @@ def test_the_deadline_counts_from_the_allocation_by_the_clocks_of_the_cluster() 
     assert move.status.phase is kinds.Phase.FAILED
 
 
+def test_nothing_is_attached_for_a_node_until_its_driver_is_ready_and_not_for_long_is_it_waited_for() -> None:
+    intent = an_intent(intended(a_claim()))
+    scene = a_scene(claims=(a_claim(),), intents=(intent,), served=frozenset({"node2"}))
+    assert leases.turn(scene) == ()
+    [attach] = leases.turn(dataclasses.replace(scene, served=frozenset({"node1"})))
+    assert isinstance(attach, leases.Attach)
+    late = NOW + datetime.timedelta(seconds=leases.UNSERVED_S)
+    [move] = leases.turn(dataclasses.replace(scene, now=late))
+    assert isinstance(move, leases.Move)
+    assert move.status.phase is kinds.Phase.FAILED
+    assert "driver of remote cards is not ready on node node1" in move.status.reason
+    held = {intent.spec.key: a_lease(intent.spec.key)}
+    [told, _] = leases.turn(dataclasses.replace(scene, now=late, leases=held))  # what is attached is the claim's
+    assert isinstance(told, leases.Move)
+    assert told.status.phase is kinds.Phase.ATTACHED
+
+
+def test_where_kube_scheduler_waits_for_less_time_than_a_driver_may_be_late_the_reason_is_the_driver_all_the_same() -> (
+    None
+):
+    intent = an_intent(intended(a_claim()))
+    late = NOW + datetime.timedelta(seconds=11)
+    scene = a_scene(claims=(a_claim(),), intents=(intent,), served=frozenset(), binding_s=20.0, now=late)
+    [move] = leases.turn(scene)
+    assert isinstance(move, leases.Move)
+    assert "driver of remote cards" in move.status.reason
+
+
+def test_what_a_node_has_written_of_a_card_taints_it_only_as_far_as_the_pool_or_a_pod_bears_it_out() -> None:
+    wanted = intended(a_claim())
+    fields = {name: getattr(wanted.spec, name) for name in wanted.spec.__struct_fields__}
+    spec = kinds.LeaseSpec(**fields | {"attached_by": kinds.AttachedBy.NODE})
+    made = kinds.RemoteLease(spec=spec, status=wanted.status)
+    lost, back = an_intent(made, phase=kinds.Phase.LOST), an_intent(made, phase=kinds.Phase.RELEASING)
+    mine = {spec.key: a_lease(spec.key)}
+    anothers = {spec.key: a_lease(spec.key, device="gpu-2")}
+    for held in (None, {}, mine):
+        scene = a_scene(intents=(lost,), leases=held)
+        assert leases.tainting(scene) == ()
+        assert leases.tainting(dataclasses.replace(scene, borne={spec.key: "no pod there has it"})) == ()
+        assert leases.tainting(dataclasses.replace(scene, borne={spec.key: ""})) == (lost,)
+    assert leases.tainting(a_scene(intents=(back,), leases=mine)) == (back,)
+    assert leases.tainting(a_scene(intents=(back,), leases=None)) == (back,)
+    for held in ({}, anothers):
+        assert leases.tainting(a_scene(intents=(back,), leases=held)) == ()
+
+
 def test_a_claim_without_binding_conditions_is_the_nodes_to_attach() -> None:
     claim = a_claim()
     plain = dataclasses.replace(claim.claim.results[0], conditions=())
@@ -187,6 +234,7 @@ class World(RuleBasedStateMachine):
         self.ended: set[str] = set()
         self.over: set[str] = set()
         self.refused: dict[str, str] = {}
+        self.served = True
         self.now = NOW
         self.made = 0
 
@@ -202,6 +250,7 @@ class World(RuleBasedStateMachine):
             leases=dict(self.pool),
             over=frozenset(self.over),
             refused=dict(self.refused),
+            served=frozenset({"node1"}) if self.served else frozenset(),
             now=self.now,
         )
 
@@ -228,6 +277,10 @@ class World(RuleBasedStateMachine):
         self.over.clear()
         self.refused.clear()
 
+    @rule(served=st.booleans())
+    def restart_driver(self, served: bool) -> None:
+        self.served = served
+
     @rule(pick=st.integers(0, 10))
     def lose(self, pick: int) -> None:
         if self.pool:
@@ -243,6 +296,7 @@ class World(RuleBasedStateMachine):
     @rule()
     def settle(self) -> None:
         """With nothing in the way all ends: each claim has its one lease, or has been told that it has none."""
+        self.served = True
         for _ in range(60):
             for action in leases.turn(self.scene):
                 self._do(action, heard=True)
@@ -265,6 +319,7 @@ class World(RuleBasedStateMachine):
             case leases.Intend(lease=wanted):
                 self.intents[wanted.spec.key] = an_intent(wanted)
             case leases.Attach(intent=intent):
+                assert self.served
                 self._attach(intent, heard=heard)
             case leases.Move(intent=intent, status=status):
                 self.intents[intent.spec.key] = dataclasses.replace(intent, status=status)

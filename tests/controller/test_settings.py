@@ -41,14 +41,28 @@ def test_the_manual_tells_of_every_setting() -> None:
 
 
 def test_remote_cards_are_asked_for_as_given() -> None:
-    given = {"REMOTE": "True", "REMOTE_CREDENTIALS": "/c", "REMOTE_NODES": "a=b,c=", "REMOTE_BINDING_S": "30"}
+    given = {
+        "REMOTE": "True",
+        "REMOTE_CREDENTIALS": "/c",
+        "REMOTE_NODES": "a=b,c=",
+        "REMOTE_BINDING_S": "30",
+        "REMOTE_DRIVERS": "c=d",
+    }
     found = settings.read({f"EGPU_{name}": value for name, value in given.items()} | {"EGPU_REMOTE_FRESH_S": "9"})
     assert (found.remote, found.remote_credentials, found.remote_nodes) == (True, "/c", "a=b,c=")
+    assert found.remote_drivers == "c=d"
     assert (found.remote_binding_s, found.remote_fresh_s) == (30, 9)
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("REMOTE", "yes"), ("REMOTE_BINDING_S", "0"), ("REMOTE_FRESH_S", "1m"), ("REMOTE_NODES", "=b")]
+    ("name", "value"),
+    [
+        ("REMOTE", "yes"),
+        ("REMOTE_BINDING_S", "0"),
+        ("REMOTE_FRESH_S", "1m"),
+        ("REMOTE_NODES", "=b"),
+        ("REMOTE_DRIVERS", "=b"),
+    ],
 )
 def test_a_bad_value_for_remote_cards_is_refused(name: str, value: str) -> None:
     with pytest.raises(errors.Invalid, match=f"EGPU_{name}"):

@@ -252,6 +252,34 @@ def test_row_15_the_node_driver_is_killed_while_a_pod_runs(lab: Stage) -> None:
     lab.delete("pod", "pod")
 
 
+@pytest.mark.needs("DRADeviceBindingConditions")
+def test_a_pod_is_not_bound_to_a_node_where_the_driver_of_remote_cards_does_not_run(lab: Stage) -> None:
+    """It is told why, and bound when the driver is there."""
+    lab.create(a_far_template())
+    daemons = ("-n", release.NAMESPACE, "patch", f"daemonset/{release.NAME}-remote", "-p")
+
+    def only_on(node: str | None) -> str:
+        chosen = {"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/hostname": node}}}}}
+        return lab.kubectl(*daemons, json.dumps(chosen))
+
+    def drivers() -> list[str]:
+        labels = ("-l", "app.kubernetes.io/component=remote")
+        return [pod["spec"]["nodeName"] for pod in lab.kubectl.objects("pods", "-n", release.NAMESPACE, *labels)]
+
+    only_on("node1")
+    try:
+        until("no driver of remote cards on node2", lambda: set(drivers()) == {"node1"})
+        lab.create(a_remote_pod("pod"))
+        lab.event("was not attached: the driver of remote cards is not ready on node node2")
+        assert "nodeName" not in lab.get("pod", "pod")["spec"]
+    finally:
+        only_on(None)
+    lab.kubectl("-n", release.NAMESPACE, "rollout", "status", f"daemonset/{release.NAME}-remote", "--timeout=240s")
+    until("one driver of remote cards a node", lambda: _one_a_node(lab.kubectl, lab.cluster, "remote"))
+    lab.ready("pod")
+    lab.delete("pod", "pod")
+
+
 @pytest.mark.needs("DRADeviceTaints")
 def test_row_12_and_13_the_agent_dies_and_the_pod_is_evicted(lab: Stage, agent: agents.Agent) -> None:
     """Its servers die with it; what was attached is lost, never attached again in silence."""

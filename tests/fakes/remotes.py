@@ -208,7 +208,7 @@ class Cluster:
         )
         series = metrics.Metrics()
         async with apiserver.APIServer.connect(self.server.kubeconfig(self.folder)) as api:
-            watch = remotewatcher.RemoteWatcher(api)
+            watch = remotewatcher.RemoteWatcher(api, chosen.namespace, chosen.remote_drivers)
             keepers = remotes.Remotes(api, watch, series, self.clock, chosen, self.epoch)
             tasks = [asyncio.create_task(watch.run()), asyncio.create_task(keepers.run())]
             try:

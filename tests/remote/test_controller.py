@@ -774,6 +774,53 @@ async def test_a_keeper_that_fails_costs_no_other_and_is_begun_anew(tmp_path: Pa
             assert bad.count_of("Attach") == 0
 
 
+def _a_driver(cluster: Cluster, node: str, *, ready: bool, component: str = "remote", **meta: Any) -> None:
+    """A pod of the driver of remote cards, as the kubelet tells of it."""
+    body = {
+        "metadata": {"uid": f"uid-driver-{node}", "labels": {"component": component}, **meta},
+        "spec": {"nodeName": node},
+        "status": {"conditions": [{"type": "Ready", "status": str(ready)}]},
+    }
+    cluster.server.put(f"/api/v1/namespaces/gpu/pods/driver-{component}-{node}", body)
+
+
+async def test_a_card_is_attached_when_the_driver_of_its_node_is_ready_and_not_before(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        cluster.add_node("node2")
+        _a_driver(cluster, "node1", ready=False)
+        _a_driver(cluster, "node1", ready=True, component="relay")
+        _a_driver(cluster, "node2", ready=True)
+        async with cluster.controller(namespace="gpu", remote_drivers="component=remote"):
+            cluster.claim("a", pool, 0)
+            await cluster.until(lambda: cluster.phases() == ["Attaching"])
+            cluster.late_s = -3600.0  # however long this takes, nobody gives up
+            cluster.claim("b", pool, 1, node="node2")
+            await cluster.until(lambda: cluster.condition("b", "attached"))
+            assert [one.consumer.claim_uid for one in pool.live()] == ["b"]
+            _a_driver(cluster, "node1", ready=True)
+            await _attached(cluster, "a", "b")
+            cluster.balanced(pool)
+
+
+async def test_a_claim_for_a_node_without_the_driver_fails_with_the_reason_and_the_pool_is_never_asked(
+    tmp_path: Path,
+) -> None:
+    """KK#131957: the pod would be bound there, and neither start nor end."""
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        _a_driver(cluster, "node1", ready=True, deletionTimestamp="2026-01-01T00:00:00Z")
+        async with cluster.controller(namespace="gpu", remote_drivers="component=remote"):
+            cluster.claim("a", pool, 0)
+            await cluster.until(lambda: cluster.phases() == ["Attaching"])
+            cluster.late_s = 31.0
+            await cluster.until(lambda: cluster.condition("a", "attach-failed"))
+            [failed] = cluster.devices("a")[0]["conditions"]
+            assert "not ready on node node1; look why: kubectl get pods" in failed["message"]
+            await cluster.until(lambda: "attach-failed" in cluster.taints().get(cluster.devices("a")[0]["device"], ()))
+            assert pool.count_of("Attach") == 0
+
+
 async def test_a_heartbeat_of_a_node_wakes_nobody(tmp_path: Path) -> None:
     async with a_cluster(tmp_path) as cluster, apiserver.APIServer.connect(cluster.server.kubeconfig(tmp_path)) as api:
         watch = remotewatcher.RemoteWatcher(api)
