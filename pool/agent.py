@@ -1,6 +1,6 @@
 """The pool's agent: owns the lease table and does what it says.
 
-    call -> rule of `leases` -> journal -> the table, and whoever waits for a change
+    call -> rule of `calls` -> journal -> the table, and whoever waits for a change
     a lease that is not ended -> its tender: server up -> watch it -> kill the tree -> see the card clean -> released
     cards looked at -> devices; time -> leases that nobody renews
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from api import lease
 from api.protos import pool_v1alpha1_pb2 as wire
-from pool import devices, leases
+from pool import calls, devices
 
 
 def of_lease(held: lease.Lease, now: int, endpoint: wire.Endpoint | None) -> wire.Lease:
@@ -59,7 +59,7 @@ def of_device(device: devices.Device, protocols: tuple[str, ...]) -> wire.Device
     )
 
 
-def request(message: wire.AttachRequest, protocols: tuple[str, ...], ttl_ms: int, longest_ms: int) -> leases.Request:
+def request(message: wire.AttachRequest, protocols: tuple[str, ...], ttl_ms: int, longest_ms: int) -> calls.Request:
     """An Attach. Raises Refused for what cannot be meant."""
     protocol = message.protocol or (protocols[0] if len(protocols) == 1 else "")
     if protocol not in protocols:
@@ -68,7 +68,7 @@ def request(message: wire.AttachRequest, protocols: tuple[str, ...], ttl_ms: int
     if not 0 <= message.ttl_ms <= longest_ms or not 0 <= message.attach_within_ms <= longest_ms:
         raise lease.Refused(lease.Kind.INVALID, f"ttl_ms and attach_within_ms must be from 0 to {longest_ms}")
     who = message.consumer
-    return leases.Request(
+    return calls.Request(
         key=message.idempotency_key,
         device=message.device_id,
         cluster=message.owner.cluster_uid,
@@ -88,9 +88,9 @@ def request(message: wire.AttachRequest, protocols: tuple[str, ...], ttl_ms: int
     )
 
 
-def ref(message: wire.LeaseRef | wire.DetachRequest | wire.IssueCredentialRequest) -> leases.Ref:
+def ref(message: wire.LeaseRef | wire.DetachRequest | wire.IssueCredentialRequest) -> calls.Ref:
     key = "" if isinstance(message, wire.IssueCredentialRequest) else message.idempotency_key
-    return leases.Ref(id=message.lease_id, token=message.fencing_token, key="" if message.lease_id else key)
+    return calls.Ref(id=message.lease_id, token=message.fencing_token, key="" if message.lease_id else key)
 
 
 def page(known: Mapping[str, devices.Device], size: int, after: str) -> tuple[tuple[devices.Device, ...], str]:

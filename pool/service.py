@@ -14,7 +14,7 @@ import structlog
 
 from api import errors, lease
 from api.protos import pool_v1alpha1_pb2 as wire
-from pool import agent, credentials, devices, front, identity, leases, messages, metrics
+from pool import agent, calls, credentials, devices, front, identity, messages, metrics
 
 NAME = "elasticgpu.pool.v1alpha1.Pool"
 Q = TypeVar("Q")
@@ -185,7 +185,7 @@ class Service:
         self._listed()
         asked = messages.request(request, tuple(self._agent.offered), limits.ttl_ms, limits.longest_ttl_ms)
         made = await self._agent.change(
-            lambda table, now: leases.attach(table, caller, asked, self._agent.withheld, now)
+            lambda table, now: calls.attach(table, caller, asked, self._agent.withheld, now)
         )
         return self._lease(made)
 
@@ -195,7 +195,7 @@ class Service:
         found = self._agent.table.leases.get(id_)
         if found is None:
             raise lease.Refused(lease.Kind.UNKNOWN_LEASE, f"this pool has no lease {id_}")
-        if not leases.owns(caller, found):
+        if not calls.owns(caller, found):
             raise lease.Refused(lease.Kind.FORBIDDEN, f"lease {found.id} is not of {caller}")
         return self._lease(found)
 
@@ -204,7 +204,7 @@ class Service:
         found = [
             self._lease(held)
             for held in table.leases.values()
-            if leases.owns(caller, held) and (request.with_ended or not held.state.ended)
+            if calls.owns(caller, held) and (request.with_ended or not held.state.ended)
         ]
         return wire.LeaseList(revision=table.revision, leases=found)
 
@@ -213,7 +213,7 @@ class Service:
         _known(after, self._agent.table.revision)
         while True:
             table = self._agent.table
-            fresh = [held for held in table.leases.values() if held.revision > after and leases.owns(caller, held)]
+            fresh = [held for held in table.leases.values() if held.revision > after and calls.owns(caller, held)]
             for held in sorted(fresh, key=lambda held: held.revision):
                 after = held.revision
                 yield wire.LeaseEvent(revision=after, lease=self._lease(held))
@@ -226,7 +226,7 @@ class Service:
         refs = tuple(map(messages.ref, request.leases))
         epoch = request.owner.controller_epoch
         answers = await self._agent.change(
-            lambda table, now: leases.renew(leases.admit(table, caller, epoch), caller, refs, now)
+            lambda table, now: calls.renew(calls.admit(table, caller, epoch), caller, refs, now)
         )
         renewals = []
         for answer in answers:
@@ -236,7 +236,7 @@ class Service:
         return wire.RenewLeasesResponse(renewals=renewals)
 
     async def _issue(self, caller: lease.Caller, request: wire.IssueCredentialRequest) -> wire.Credential:
-        held = leases.credential(self._agent.table, caller, messages.ref(request))
+        held = calls.credential(self._agent.table, caller, messages.ref(request))
         life_s = min(held.ttl_ms / 1000, _LONGEST_LIFE_S)
         made = self._authority.for_lease(request.csr, held, life_s)
         return wire.Credential(
@@ -250,7 +250,7 @@ class Service:
         ref, epoch = messages.ref(request), request.owner.controller_epoch
         reason = request.reason[:200]
         held = await self._agent.change(
-            lambda table, now: leases.detach(leases.admit(table, caller, epoch), caller, ref, reason, now)
+            lambda table, now: calls.detach(calls.admit(table, caller, epoch), caller, ref, reason, now)
         )
         if held is None:
             id_ = ref.id or lease.lease_id(caller.cluster, ref.key)
@@ -262,14 +262,14 @@ class Service:
         device, node = request.device, request.node
         if request.WhichOneof("target") == "device":
             ended = await self._agent.change(
-                lambda table, _: leases.fence_device(
-                    leases.admit(table, caller, epoch), caller, device.device_id, device.up_to_token, reason
+                lambda table, _: calls.fence_device(
+                    calls.admit(table, caller, epoch), caller, device.device_id, device.up_to_token, reason
                 )
             )
         else:
             ended = await self._agent.change(
-                lambda table, _: leases.fence_node(
-                    leases.admit(table, caller, epoch), caller, node.node_uid, node.up_to_revision, reason
+                lambda table, _: calls.fence_node(
+                    calls.admit(table, caller, epoch), caller, node.node_uid, node.up_to_revision, reason
                 )
             )
         return wire.FenceResponse(leases=[self._lease(self._agent.table.leases[id_]) for id_ in ended])

@@ -17,7 +17,7 @@ from api import lease, names, resource
 from api import remote as kinds
 from controller import leases as decisions
 from controller import remote
-from pool import leases
+from pool import calls, leases
 
 CARD, TTL = "gpu-a", 2
 OLD, NEW = 1, 2
@@ -111,7 +111,7 @@ def scene(world: World, view: Seen, who: int) -> remote.Scene:
 
 
 def attach(world: World, key: str, who: int) -> World:
-    request = leases.Request(
+    request = calls.Request(
         key=key,
         device=CARD,
         cluster="c",
@@ -122,7 +122,7 @@ def attach(world: World, key: str, who: int) -> World:
         within_ms=TTL,
     )
     try:
-        table, _ = leases.attach(world.table, CALLER, request, {CARD: ""}, world.now)
+        table, _ = calls.attach(world.table, CALLER, request, {CARD: ""}, world.now)
     except lease.Refused as refusal:
         if lease.meaning(lease.STATUS[refusal.kind], refusal.kind) in {lease.Meaning.ENDED, lease.Meaning.FINAL}:
             return replace(world, refused=world.refused | {(who, key)})
@@ -132,8 +132,8 @@ def attach(world: World, key: str, who: int) -> World:
 
 def detach(world: World, key: str, who: int) -> World:
     try:
-        table = leases.admit(world.table, CALLER, who)
-        table, held = leases.detach(table, CALLER, leases.Ref(key=key), "", world.now)
+        table = calls.admit(world.table, CALLER, who)
+        table, held = calls.detach(table, CALLER, calls.Ref(key=key), "", world.now)
     except lease.Refused:
         return world
     over = world.over | {(who, key)} if held is None or held.state.ended else world.over
@@ -227,9 +227,9 @@ def settled(world: World, rounds: int) -> World:
                 world = do(world, action, NEW)
             world = work(world)
         kept = tuple(
-            leases.Ref(id=held.id, token=held.token) for held in decisions.renewable(scene(world, seen(world), NEW))
+            calls.Ref(id=held.id, token=held.token) for held in decisions.renewable(scene(world, seen(world), NEW))
         )
-        world = replace(world, table=leases.renew(world.table, CALLER, kept, world.now)[0])
+        world = replace(world, table=calls.renew(world.table, CALLER, kept, world.now)[0])
         world = tick(world)
     return world
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from api import lease
-from pool import leases
+from pool import calls, leases
 
 CONTROLLER = lease.Caller(cluster="c1")
 NODE = lease.Caller(cluster="c1", node_uid="n1-uid", node_name="n1")
@@ -25,8 +25,8 @@ def a_consumer(**difference: str) -> lease.Consumer:
     )
 
 
-def a_request(key: str = "k1", **difference: object) -> leases.Request:
-    request = leases.Request(
+def a_request(key: str = "k1", **difference: object) -> calls.Request:
+    request = calls.Request(
         key=key,
         device="gpu-a",
         cluster="c1",
@@ -40,9 +40,9 @@ def a_request(key: str = "k1", **difference: object) -> leases.Request:
 
 
 def attach(
-    table: leases.Table, request: leases.Request | None = None, caller: lease.Caller = CONTROLLER, now: int = 0
+    table: leases.Table, request: calls.Request | None = None, caller: lease.Caller = CONTROLLER, now: int = 0
 ) -> tuple[leases.Table, lease.Lease]:
-    return leases.attach(table, caller, request or a_request(), CARDS, now)
+    return calls.attach(table, caller, request or a_request(), CARDS, now)
 
 
 def attached(now: int = 0) -> tuple[leases.Table, lease.Lease]:
@@ -58,12 +58,12 @@ def refused(kind: lease.Kind, match: str | None = None) -> object:
     return pytest.raises(lease.Refused, match=match, check=check)
 
 
-def ref(made: lease.Lease) -> leases.Ref:
-    return leases.Ref(id=made.id, token=made.token)
+def ref(made: lease.Lease) -> calls.Ref:
+    return calls.Ref(id=made.id, token=made.token)
 
 
 def released(table: leases.Table, made: lease.Lease, now: int = 0) -> leases.Table:
-    table, _ = leases.detach(table, CONTROLLER, ref(made), "", now)
+    table, _ = calls.detach(table, CONTROLLER, ref(made), "", now)
     return leases.released(table, made.id, now)
 
 
@@ -112,7 +112,7 @@ def test_a_foreign_clusters_holder_is_not_named() -> None:
 
 def test_a_card_is_held_until_it_is_clean() -> None:
     table, made = attached()
-    table, ending = leases.detach(table, CONTROLLER, ref(made), "claim gone", 5)
+    table, ending = calls.detach(table, CONTROLLER, ref(made), "claim gone", 5)
     assert ending is not None
     assert (ending.state, ending.reason) == (lease.State.RELEASING, "claim gone")
     with refused(lease.Kind.HELD):
@@ -132,52 +132,52 @@ def test_the_key_of_a_released_lease_begins_no_other() -> None:
 def test_ended_leases_and_cancelled_keys_are_forgotten_after_a_day() -> None:
     table, made = attached()
     table = released(table, made, now=10)
-    table, _ = leases.detach(table, CONTROLLER, leases.Ref(key="never"), "", 10)
+    table, _ = calls.detach(table, CONTROLLER, calls.Ref(key="never"), "", 10)
     later = leases.expire(table, 10 + leases.TOMBSTONE_MS)
     assert (later.leases, later.cancelled) == ({}, {})
     assert later.tokens == {"gpu-a": 1}
 
 
 def test_a_detach_that_overtakes_its_attach_wins() -> None:
-    table, none = leases.detach(leases.Table(), CONTROLLER, leases.Ref(key="k1"), "", 0)
+    table, none = calls.detach(leases.Table(), CONTROLLER, calls.Ref(key="k1"), "", 0)
     assert none is None
     with refused(lease.Kind.ENDED):
         attach(table)
 
 
 def test_a_node_cancels_keys_for_itself_alone() -> None:
-    table, _ = leases.detach(leases.Table(), OTHER_NODE, leases.Ref(key="k1"), "", 0)
+    table, _ = calls.detach(leases.Table(), OTHER_NODE, calls.Ref(key="k1"), "", 0)
     table, made = attach(table, caller=NODE)
     assert made.state is lease.State.ATTACHING
-    table, _ = leases.detach(table, NODE, leases.Ref(key="k2"), "", 0)
+    table, _ = calls.detach(table, NODE, calls.Ref(key="k2"), "", 0)
     with refused(lease.Kind.ENDED):
         attach(released(table, made), a_request("k2"), NODE)
 
 
 def test_a_detach_of_what_is_unknown_is_fine() -> None:
-    assert leases.detach(leases.Table(), CONTROLLER, leases.Ref(id="lease-x", token=3), "", 0) == (leases.Table(), None)
+    assert calls.detach(leases.Table(), CONTROLLER, calls.Ref(id="lease-x", token=3), "", 0) == (leases.Table(), None)
 
 
 def test_a_detach_repeated_changes_nothing() -> None:
     table, made = attached()
-    table, first = leases.detach(table, CONTROLLER, ref(made), "once", 0)
-    assert leases.detach(table, CONTROLLER, ref(made), "twice", 9) == (table, first)
+    table, first = calls.detach(table, CONTROLLER, ref(made), "once", 0)
+    assert calls.detach(table, CONTROLLER, ref(made), "twice", 9) == (table, first)
 
 
 def test_a_detach_with_another_token_is_refused() -> None:
     table, made = attached()
     with refused(lease.Kind.STALE):
-        leases.detach(table, CONTROLLER, leases.Ref(id=made.id, token=made.token + 1), "", 0)
+        calls.detach(table, CONTROLLER, calls.Ref(id=made.id, token=made.token + 1), "", 0)
 
 
 @pytest.mark.parametrize("caller", [OTHER_NODE, OTHER_CLUSTER, replace(NODE, cluster="c2")])
 def test_what_is_anothers_is_refused(caller: lease.Caller) -> None:
     table, made = attached()
     with refused(lease.Kind.FORBIDDEN):
-        leases.detach(table, caller, ref(made), "", 0)
+        calls.detach(table, caller, ref(made), "", 0)
     with refused(lease.Kind.FORBIDDEN):
-        leases.credential(table, caller, ref(made))
-    _, (renewal,) = leases.renew(table, caller, (ref(made),), 5)
+        calls.credential(table, caller, ref(made))
+    _, (renewal,) = calls.renew(table, caller, (ref(made),), 5)
     assert (renewal.renewed, renewal.lease) == (False, None)
 
 
@@ -193,7 +193,7 @@ def test_a_deposed_controller_is_refused() -> None:
     table, _ = attach(leases.Table(), a_request(epoch=2))
     with refused(lease.Kind.DEPOSED, "epoch 2 has spoken"):
         attach(table, a_request("k2", device="gpu-b", epoch=1))
-    assert leases.admit(table, NODE, 0) == table
+    assert calls.admit(table, NODE, 0) == table
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_an_attach_that_cannot_be_is_refused(difference: dict[str, object], kind
 
 def test_a_lease_that_is_renewed_lives_and_one_that_is_not_ends() -> None:
     table, made = attached()
-    table, (renewal,) = leases.renew(table, NODE, (ref(made),), TTL - 1)
+    table, (renewal,) = calls.renew(table, NODE, (ref(made),), TTL - 1)
     assert renewal.renewed
     assert leases.expire(table, TTL).leases[made.id].state is lease.State.ATTACHED
     ended = leases.expire(table, 2 * TTL - 1).leases[made.id]
@@ -223,13 +223,13 @@ def test_a_lease_that_is_renewed_lives_and_one_that_is_not_ends() -> None:
 
 def test_a_renewal_that_comes_too_late_revives_nothing() -> None:
     table, made = attached()
-    _, (renewal,) = leases.renew(table, NODE, (ref(made),), TTL)
+    _, (renewal,) = calls.renew(table, NODE, (ref(made),), TTL)
     assert not renewal.renewed
 
 
 def test_renewals_are_answered_one_by_one() -> None:
     table, made = attached()
-    _, answers = leases.renew(table, NODE, (leases.Ref(id="lease-x", token=1), ref(made)), 1)
+    _, answers = calls.renew(table, NODE, (calls.Ref(id="lease-x", token=1), ref(made)), 1)
     assert [answer.renewed for answer in answers] == [False, True]
 
 
@@ -243,7 +243,7 @@ def test_an_attach_that_takes_too_long_fails_and_frees_the_card() -> None:
 
 def test_a_server_that_comes_up_after_its_detach_is_not_attached() -> None:
     table, made = attach(leases.Table())
-    table, _ = leases.detach(table, CONTROLLER, ref(made), "", 0)
+    table, _ = calls.detach(table, CONTROLLER, ref(made), "", 0)
     assert leases.attached(table, made.id) == table
 
 
@@ -251,7 +251,7 @@ def test_a_lost_lease_is_not_renewed_and_holds_its_card_until_it_ends() -> None:
     """Row 12: a CUDA session cannot be replayed, so it is never given back in silence."""
     table, made = attached()
     table = leases.lost(table, made.id, "the server ended with 139")
-    _, (renewal,) = leases.renew(table, NODE, (ref(made),), 1)
+    _, (renewal,) = calls.renew(table, NODE, (ref(made),), 1)
     assert (renewal.renewed, renewal.reason) == (False, "the server ended with 139")
     with refused(lease.Kind.HELD):
         attach(table, a_request("k2"))
@@ -281,8 +281,8 @@ def test_a_late_fence_ends_no_newer_lease() -> None:
     """rook#14832: fencing the present holder of a device hits the new owner."""
     table, made = attached()
     table, second = attach(released(table, made), a_request("k2"))
-    assert leases.fence_device(table, CONTROLLER, "gpu-a", made.token, "") == (table, ())
-    table, ended = leases.fence_device(table, CONTROLLER, "gpu-a", second.token, "lost node")
+    assert calls.fence_device(table, CONTROLLER, "gpu-a", made.token, "") == (table, ())
+    table, ended = calls.fence_device(table, CONTROLLER, "gpu-a", second.token, "lost node")
     assert (ended, table.leases[second.id].state) == ((second.id,), lease.State.RELEASING)
 
 
@@ -291,7 +291,7 @@ def test_fencing_a_node_ends_what_it_had_when_that_was_decided() -> None:
     table, made = attached()
     seen = table.revision
     table, newer = attach(table, a_request("k2", device="gpu-b"))
-    table, ended = leases.fence_node(table, CONTROLLER, "n1-uid", seen, "")
+    table, ended = calls.fence_node(table, CONTROLLER, "n1-uid", seen, "")
     assert ended == (made.id,)
     assert table.leases[newer.id].state is lease.State.ATTACHING
 
@@ -299,23 +299,23 @@ def test_fencing_a_node_ends_what_it_had_when_that_was_decided() -> None:
 def test_nodes_and_strangers_fence_nothing() -> None:
     table, made = attached()
     with refused(lease.Kind.FORBIDDEN):
-        leases.fence_device(table, NODE, "gpu-a", made.token, "")
+        calls.fence_device(table, NODE, "gpu-a", made.token, "")
     with refused(lease.Kind.FORBIDDEN):
-        leases.fence_device(table, OTHER_CLUSTER, "gpu-a", made.token, "")
-    assert leases.fence_node(table, OTHER_CLUSTER, "n1-uid", table.revision, "") == (table, ())
+        calls.fence_device(table, OTHER_CLUSTER, "gpu-a", made.token, "")
+    assert calls.fence_node(table, OTHER_CLUSTER, "n1-uid", table.revision, "") == (table, ())
 
 
 def test_a_certificate_is_for_the_node_of_an_attached_lease() -> None:
     table, made = attached()
-    assert leases.credential(table, NODE, ref(made)) == made
+    assert calls.credential(table, NODE, ref(made)) == made
     with refused(lease.Kind.FORBIDDEN):
-        leases.credential(table, CONTROLLER, ref(made))
+        calls.credential(table, CONTROLLER, ref(made))
     with refused(lease.Kind.STALE):
-        leases.credential(table, NODE, leases.Ref(id=made.id, token=9))
+        calls.credential(table, NODE, calls.Ref(id=made.id, token=9))
     with refused(lease.Kind.ENDED):
-        leases.credential(leases.lost(table, made.id, ""), NODE, ref(made))
+        calls.credential(leases.lost(table, made.id, ""), NODE, ref(made))
     with refused(lease.Kind.UNKNOWN_LEASE):
-        leases.credential(table, NODE, leases.Ref(id="lease-x", token=1))
+        calls.credential(table, NODE, calls.Ref(id="lease-x", token=1))
 
 
 KEYS = st.sampled_from(["k1", "k2", "k3"])
@@ -339,7 +339,7 @@ class Machine(RuleBasedStateMachine):
         consumer = a_consumer(node_uid=node.node_uid, node_name=node.node_name)
         request = a_request(key, device=device, cluster=caller.cluster, consumer=consumer, epoch=epoch)
         try:
-            table, made = leases.attach(self.table, caller, request, CARDS, self.now)
+            table, made = calls.attach(self.table, caller, request, CARDS, self.now)
         except lease.Refused:
             return
         if made.id not in self.table.leases:
@@ -353,9 +353,9 @@ class Machine(RuleBasedStateMachine):
     def detach(self, caller: lease.Caller, key: str, by_id: bool) -> None:
         id_ = lease.lease_id(caller.cluster, key)
         known = self.table.leases.get(id_)
-        ref = leases.Ref(id=id_, token=known.token if known else 1) if by_id else leases.Ref(key=key)
+        ref = calls.Ref(id=id_, token=known.token if known else 1) if by_id else calls.Ref(key=key)
         try:
-            self.table, ending = leases.detach(self.table, caller, ref, "", self.now)
+            self.table, ending = calls.detach(self.table, caller, ref, "", self.now)
         except lease.Refused:
             return
         assert ending is None or ending.state.ended or ending.state is lease.State.RELEASING
@@ -380,8 +380,8 @@ class Machine(RuleBasedStateMachine):
         known = self.table.leases.get(lease.lease_id(caller.cluster, key))
         if known is not None:
             before = known.expires_ms
-            self.table, (answer,) = leases.renew(self.table, caller, (ref(known),), self.now)
-            assert not answer.renewed or (leases.owns(caller, known) and self.now < before)
+            self.table, (answer,) = calls.renew(self.table, caller, (ref(known),), self.now)
+            assert not answer.renewed or (calls.owns(caller, known) and self.now < before)
 
     @rule(ms=st.sampled_from([1, TTL - 1, TTL, leases.TOMBSTONE_MS]))
     def time_passes(self, ms: int) -> None:

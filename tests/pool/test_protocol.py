@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from api import lease
-from pool import leases
+from pool import calls, leases
 
 CARD = "gpu-a"
 CLAIMS = ("A", "B")
@@ -69,7 +69,7 @@ def deliver(world: World, call: Call) -> World:
     table, caller = world.table, CONTROLLER if call.epoch else NODE
     try:
         if call.what == "attach":
-            request = leases.Request(
+            request = calls.Request(
                 key=call.claim,
                 device=CARD,
                 cluster="c",
@@ -79,16 +79,16 @@ def deliver(world: World, call: Call) -> World:
                 ttl_ms=TTL,
                 within_ms=TTL,
             )
-            table, _ = leases.attach(table, caller, request, {CARD: ""}, world.now)
+            table, _ = calls.attach(table, caller, request, {CARD: ""}, world.now)
         elif call.what == "detach":
-            table = leases.admit(table, caller, call.epoch)
-            ref = leases.Ref(id=id_of(call.claim), token=call.token) if call.token else leases.Ref(key=call.claim)
-            table, _ = leases.detach(table, caller, ref, "", world.now)
+            table = calls.admit(table, caller, call.epoch)
+            ref = calls.Ref(id=id_of(call.claim), token=call.token) if call.token else calls.Ref(key=call.claim)
+            table, _ = calls.detach(table, caller, ref, "", world.now)
         elif call.what == "fence":
-            table = leases.admit(table, caller, call.epoch)
-            table, _ = leases.fence_device(table, caller, CARD, call.token, "")
+            table = calls.admit(table, caller, call.epoch)
+            table, _ = calls.fence_device(table, caller, CARD, call.token, "")
         else:
-            table, _ = leases.renew(table, caller, (leases.Ref(id=id_of(call.claim), token=call.token),), world.now)
+            table, _ = calls.renew(table, caller, (calls.Ref(id=id_of(call.claim), token=call.token),), world.now)
     except lease.Refused:
         return world
     return replace(world, table=table)
@@ -121,7 +121,7 @@ def crash(world: World) -> World:
     return replace(world, server="", table=table, crashes=world.crashes + 1)
 
 
-def calls(world: World) -> Iterator[Call]:
+def possible(world: World) -> Iterator[Call]:
     """What may arrive now. The deposed controller goes by old news: it says anything about any claim."""
     for claim in world.claims:
         yield from (Call("attach", claim, OLD), Call("detach", claim, OLD), Call("attach", claim, NEW))
@@ -136,7 +136,7 @@ def calls(world: World) -> Iterator[Call]:
 
 def events(world: World) -> Iterator[World]:
     yield from work(world)
-    yield from (deliver(world, call) for call in calls(world))
+    yield from (deliver(world, call) for call in possible(world))
     if len(world.claims) < len(CLAIMS) and set(world.claims) == world.gone:
         yield replace(world, claims=(*world.claims, CLAIMS[len(world.claims)]))
     for claim in world.claims:

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api import errors, lease
-from pool import leases, store
+from pool import calls, leases, store
 
 CONTROLLER = lease.Caller(cluster="c1")
 CARDS = {f"gpu-{name}": "" for name in "abcdef"}
 
 
 def attached(table: leases.Table, key: str, device: str) -> leases.Table:
-    request = leases.Request(
+    request = calls.Request(
         key=key,
         device=device,
         cluster="c1",
@@ -32,7 +32,7 @@ def attached(table: leases.Table, key: str, device: str) -> leases.Table:
         ttl_ms=600_000,
         within_ms=30_000,
     )
-    return leases.attach(table, CONTROLLER, request, CARDS, 5)[0]
+    return calls.attach(table, CONTROLLER, request, CARDS, 5)[0]
 
 
 def story() -> list[leases.Table]:
@@ -42,8 +42,8 @@ def story() -> list[leases.Table]:
     first = lease.lease_id("c1", "k1")
     tables.append(leases.attached(tables[-1], first))
     tables.append(attached(tables[-1], "k2", "gpu-b"))
-    tables.append(leases.detach(tables[-1], CONTROLLER, leases.Ref(key="k9"), "", 6)[0])
-    tables.append(leases.detach(tables[-1], CONTROLLER, leases.Ref(key="k1"), "", 6)[0])
+    tables.append(calls.detach(tables[-1], CONTROLLER, calls.Ref(key="k9"), "", 6)[0])
+    tables.append(calls.detach(tables[-1], CONTROLLER, calls.Ref(key="k1"), "", 6)[0])
     tables.append(leases.released(tables[-1], first, 7))
     tables.append(leases.expire(tables[-1], 8 + leases.TOMBSTONE_MS))
     return tables
@@ -117,7 +117,7 @@ async def test_renewals_are_not_written(kept: store.Store, tmp_path: Path) -> No
     table = leases.attached(attached(leases.Table(), "k1", "gpu-a"), lease.lease_id("c1", "k1"))
     await kept.save(leases.Table(), table, 0)
     size = (tmp_path / "state" / "leases.journal").stat().st_size
-    renewed, _ = leases.renew(table, CONTROLLER, (leases.Ref(key="k1"),), 9)
+    renewed, _ = calls.renew(table, CONTROLLER, (calls.Ref(key="k1"),), 9)
     assert renewed != table
     await kept.save(table, renewed, 9)
     assert (tmp_path / "state" / "leases.journal").stat().st_size == size

@@ -8,7 +8,7 @@ import pytest
 
 from api import errors, lease
 from driver import nvml
-from pool import agent, cards, leases, metrics, servers, store
+from pool import agent, calls, cards, leases, metrics, servers, store
 from tests.fakes.cards import FakeCards
 
 CALLER = lease.Caller(cluster="cluster-1")
@@ -29,8 +29,8 @@ async def test_what_is_old_is_forgotten_also_where_there_is_always_news(tmp_path
     )
 
     async def cancel(key: str) -> None:
-        ref = leases.Ref(key=key)
-        await worker.change(lambda table, at: leases.detach(table, CALLER, ref, "", at))
+        ref = calls.Ref(key=key)
+        await worker.change(lambda table, at: calls.detach(table, CALLER, ref, "", at))
         await asyncio.sleep(0)
 
     async with worker.working(Nowhere()):
