@@ -231,6 +231,13 @@ def node(data: JSON) -> Node:
     )
 
 
+def whole(wanted: remote.LeaseStatus | remote.PoolStatus) -> dict[str, object]:
+    """Every field, so that a merge patch leaves nothing of what was."""
+    fields = msgspec.structs.fields(type(wanted))
+    told = msgspec.to_builtins(wanted)
+    return {field.encode_name: told.get(field.encode_name) for field in fields}
+
+
 def served(data: JSON) -> str:
     """The node on which this pod of the driver is ready; empty where it is not, or not for long."""
     conditions = (data.get("status") or {}).get("conditions") or ()

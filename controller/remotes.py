@@ -183,7 +183,7 @@ class Remotes:
     async def _report(self, found: remote.Pool, wanted: kinds.PoolStatus) -> None:
         if wanted == found.status:
             return
-        body = {"metadata": {"uid": found.uid}, "status": poolkeeper.whole(wanted)}
+        body = {"metadata": {"uid": found.uid}, "status": remote.whole(wanted)}
         try:
             stored = await self._api.patch(f"{remote.POOLS}/{found.name}/status", body)
         except errors.ElasticGPUError as error:  # told again at the next look
