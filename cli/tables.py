@@ -6,7 +6,10 @@ shown as escapes, so that no name can paint over a terminal.
 """
 
 import datetime
-from collections.abc import Iterable, Iterator, Sequence
+import functools
+import itertools
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 NONE = "<none>"
@@ -46,7 +49,7 @@ def table(
 ) -> str:
     """`rows` have a cell for every column, also for those that are not shown."""
     shown = [index for index, column in enumerate(columns) if wide or not column.wide]
-    texts = {index: [_text(row[index]) for row in rows] for index in shown}
+    texts = {index: _texts(rows, index) for index in shown}
     sizes = {
         index: max(len(columns[index].title) if headers else 0, *map(len, found), 0) for index, found in texts.items()
     }
@@ -55,12 +58,13 @@ def table(
         if not spare:
             break
         shown.remove(spare[-1])
-    lines = [tuple(_head(columns[index], sizes[index], colour=colour) for index in shown)] if headers else []
-    lines += zip(
-        *(_column(columns[index], rows, index, texts[index], sizes[index], colour=colour) for index in shown),
-        strict=True,
-    )
-    return "".join(f"{'  '.join(line).rstrip()}\n" for line in lines)
+    if colour:
+        lines = _coloured(columns, rows, shown, texts, sizes, headers=headers)
+    else:
+        form = "  ".join(f"%{'' if columns[index].right else '-'}{sizes[index]}s" for index in shown)
+        titles = [tuple(columns[index].title for index in shown)] if headers else []
+        lines = map(form.__mod__, itertools.chain(titles, zip(*(texts[index] for index in shown), strict=True)))
+    return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
 def painted(text: str, colour: str, *, on: bool) -> str:
@@ -74,6 +78,7 @@ def clean(text: str) -> str:
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
+@functools.lru_cache(maxsize=1024)
 def size(amount: int | None) -> str:
     """Bytes in the unit in which they are short: 80GiB, 22.5GiB, 512MiB."""
     if amount is None:
@@ -110,7 +115,7 @@ def bar(part: int, whole: int, length: int = 10) -> str:
 
 def listed(items: Iterable[str], most: int | None = None) -> str:
     """Joined by commas; at most so many, with the number of the others."""
-    found = list(items)
+    found = items if isinstance(items, list) else list(items)
     if not found:
         return NONE
     if most is None or len(found) <= most:
@@ -118,23 +123,35 @@ def listed(items: Iterable[str], most: int | None = None) -> str:
     return f"{','.join(found[:most])} and {len(found) - most} more"
 
 
-def _text(cell: str | Cell) -> str:
-    return clean(cell if isinstance(cell, str) else cell.text)
+def _texts(rows: Sequence[Row], index: int) -> Sequence[str]:
+    """Of a column. That all of it can be printed is seen at once, where a look at each of many cells takes long."""
+    texts = [cell if isinstance(cell, str) else cell.text for cell in map(operator.itemgetter(index), rows)]
+    return texts if "".join(texts).isprintable() else list(map(clean, texts))
 
 
-def _head(column: Column, size: int, *, colour: bool) -> str:
-    gap = " " * (size - len(column.title))
-    title = painted(column.title, "bold", on=colour)
-    return gap + title if column.right else title + gap
-
-
-def _column(
-    column: Column, rows: Sequence[Row], index: int, texts: Sequence[str], size: int, *, colour: bool
+def _coloured(
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    shown: Sequence[int],
+    texts: Mapping[int, Sequence[str]],
+    sizes: Mapping[int, int],
+    *,
+    headers: bool,
 ) -> Iterator[str]:
-    padded = (text.rjust(size) if column.right else text.ljust(size) for text in texts)
-    if not colour:
-        return padded
-    return (_painted(text, row[index]) for text, row in zip(padded, rows, strict=True))
+    padded = {
+        index: map(str.rjust if columns[index].right else str.ljust, texts[index], itertools.repeat(sizes[index]))
+        for index in shown
+    }
+    if headers:
+        yield "  ".join(_head(columns[index], sizes[index]) for index in shown)
+    for row, *line in zip(rows, *padded.values(), strict=True):
+        yield "  ".join(_painted(text, row[index]) for index, text in zip(shown, line, strict=True))
+
+
+def _head(column: Column, size: int) -> str:
+    gap = " " * (size - len(column.title))
+    title = painted(column.title, "bold", on=True)
+    return gap + title if column.right else title + gap
 
 
 def _painted(text: str, cell: str | Cell) -> str:

@@ -11,7 +11,7 @@ consumed capacity holds the whole card; claims with admin access hold nothing.
 import functools
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import structs
@@ -82,14 +82,15 @@ def build(
     by_uid = {pod.uid: pod for pod in pods.items}
     unknown = _not_known(claims)
     lending = lent.by_card(leases)
-    return tuple(
-        _card(_tainted(device, mine, at, unknown), pool, at, by_uid, unknown, lending.get((pool.name, device.name), ()))
-        for pool in sorted(found, key=lambda pool: pool.order)
-        for mine in (_of_driver(pool, (*of_pool.get("", ()), *of_pool.get(pool.name, ()))),)
-        for item in pool.slices
-        for device in item.devices
-        for at in (results.get((pool.name, device.name), ()),)
-    )
+    made: list[picture.Card] = []
+    for pool in sorted(found, key=lambda pool: pool.order):
+        mine = _of_driver(pool, (*of_pool.get("", ()), *of_pool.get(pool.name, ())))
+        for device in itertools.chain.from_iterable(item.devices for item in pool.slices):
+            key = (pool.name, device.name)
+            at = results.get(key, ())
+            what = _tainted(device, mine, at, unknown) if mine else device
+            made.append(_card(what, pool, at, by_uid, unknown, lending.get(key, ())))
+    return tuple(made)
 
 
 def _of_driver(pool: Pool, rules: tuple[objects.TaintRule, ...]) -> tuple[objects.TaintRule, ...]:
@@ -109,7 +110,10 @@ def sizes(of: _Sizes) -> Mapping[str, int]:
 
 
 def class_of(claim: objects.Claim, request: str) -> str:
-    return dict(claim.classes).get(request, "")
+    for named, found in claim.classes:
+        if named == request:
+            return found
+    return ""
 
 
 def containers(pod: objects.Pod, claim: str, request: str) -> tuple[str, ...]:
@@ -155,8 +159,6 @@ def _tainted(
 ) -> objects.Device:
     """With the taints that rules put on it. Kept back for claims it is only when one of them has released it."""
     mine = [rule for rule in rules if rule.device in ("", device.name)]
-    if not mine:
-        return device
     uids = {claim.uid for claim, _ in at}
     more = tuple(
         rule.taint for rule in mine if not rule.retained_for or not (unknown or uids.issuperset(rule.retained_for))
@@ -167,19 +169,21 @@ def _tainted(
 def _card(
     device: objects.Device,
     pool: Pool,
-    results: Iterable[_Held],
+    at: Sequence[_Held],
     pods: _Pods,
     unknown: str,
     leases: tuple[objects.Lease, ...],
 ) -> picture.Card:
     capacity = sizes(device.capacity)
-    at = sorted(results, key=lambda pair: (pair[0].since or pair[0].created, pair[0].namespace, pair[0].name))
-    holding = [(claim, result) for claim, result in at if not result.admin]
+    if len(at) > 1:
+        at = sorted(at, key=lambda pair: (pair[0].since or pair[0].created, pair[0].namespace, pair[0].name))
+    holding = [pair for pair in at if not pair[1].admin]
     holders = tuple([_holder(claim, result, capacity, pods, leases) for claim, result in holding])
     attached = {holder.attachment.lease for holder in holders if holder.attachment} if leases else ()
     taken = tuple([result.consumed for _, result in holding])
-    free: Mapping[str, int] | None = _left(device.capacity, taken, device.shared)
-    state, reason = _state(device, pool, holders, free or {})
+    free: Mapping[str, int] | None
+    free, some = _left(device.capacity, taken, device.shared)
+    state, reason = _state(device, pool, held=bool(holders), some=some)
     if unknown and state is not picture.State.HELD:
         state, reason, free = picture.State.UNKNOWN, unknown, None
     return picture.Card(
@@ -195,7 +199,9 @@ def _card(
         capacity=capacity,
         free=free,
         holders=holders,
-        observers=tuple([_holder(claim, result, {}, pods, ()) for claim, result in at if result.admin]),
+        observers=tuple([_holder(claim, result, {}, pods, ()) for claim, result in at if result.admin])
+        if len(at) > len(holding)
+        else (),
         taints=device.taints,
         remote=pool.remote,
         ending=tuple([lent.attachment(one) for one in leases if one.name not in attached]),
@@ -237,25 +243,26 @@ def _left(
     capacity: _Sizes,
     taken: tuple[_Sizes, ...],
     shared: bool,  # noqa: FBT001  a value, not a switch
-) -> Mapping[str, int]:
-    """Of all cards that are alike and held alike; where it is not said what of it is taken, all is."""
+) -> tuple[Mapping[str, int], bool]:
+    """Of all cards that are alike and held alike; where it is not said what of it is taken, all is. And whether it takes one more."""
     if taken and not shared:
-        return sizes(tuple((name, 0) for name, _ in capacity))
+        return sizes(tuple((name, 0) for name, _ in capacity)), False
     sums: defaultdict[str, int] = defaultdict(int)
     for name, amount in itertools.chain.from_iterable(one or capacity for one in taken):
         sums[name] += amount
-    return sizes(tuple((name, max(0, total - sums[name])) for name, total in capacity))
-
-
-def _state(
-    device: objects.Device, pool: Pool, holders: tuple[picture.Holder, ...], free: Mapping[str, int]
-) -> tuple[picture.State, str]:
-    blocked = [f"taint {_said(one)}" for one in device.taints if one.effect in _BLOCKING]
-    why = blocked[0] if blocked else pool.incomplete
-    if not holders:
-        return (picture.State.BLOCKED, why) if why else (picture.State.FREE, "")
+    free = sizes(tuple((name, max(0, total - sums[name])) for name, total in capacity))
     limits = [free[name] for name in _EXHAUSTIBLE if name in free]
-    if why or not device.shared or not limits or min(limits) == 0:
+    return free, shared and bool(limits) and min(limits) > 0
+
+
+def _state(device: objects.Device, pool: Pool, *, held: bool, some: bool) -> tuple[picture.State, str]:
+    blocked = (
+        next((f"taint {_said(one)}" for one in device.taints if one.effect in _BLOCKING), "") if device.taints else ""
+    )
+    why = blocked or pool.incomplete
+    if not held:
+        return (picture.State.BLOCKED, why) if why else (picture.State.FREE, "")
+    if why or not some:
         return picture.State.HELD, why
     return picture.State.PARTLY, ""
 

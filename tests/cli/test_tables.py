@@ -1,8 +1,11 @@
 """Values as text."""
 
 import datetime
+import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cli import settings, sheets, tables
 from cli.tables import Cell, Column
@@ -29,6 +32,24 @@ def test_wide_shows_all_and_a_narrow_terminal_what_fits() -> None:
 def test_colours_do_not_move_columns() -> None:
     text = tables.table(COLUMNS[:2], [(Cell(text="x", colour="red"), "1")], colour=True, headers=False)
     assert text == "\033[31mx\033[0m  1\n"
+
+
+cells = st.one_of(
+    st.text("a%s \x1b\u202e\n", max_size=6),
+    st.builds(lambda text: Cell(text=text, colour="red"), st.text("b%d ", max_size=4)),
+)
+
+
+@given(st.lists(st.tuples(cells, cells, cells), max_size=4), st.booleans(), st.booleans())
+def test_with_colours_and_without_the_same_is_shown(
+    rows: list[tuple[str | Cell, ...]], headers: bool, wide: bool
+) -> None:
+    plain, painted = (
+        tables.table(COLUMNS, rows, colour=colour, headers=headers, wide=wide) for colour in (False, True)
+    )
+    assert re.sub(r"\033\[\d+m", "", painted) == plain
+    assert all(line == line.rstrip() and (line.isprintable()) for line in plain.splitlines())
+    assert len(plain.splitlines()) == len(rows) + headers
 
 
 @pytest.mark.parametrize(
