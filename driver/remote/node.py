@@ -12,15 +12,27 @@ served; no record goes before its card was given back, or somebody else was char
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 
 import msgspec
 import structlog
 
-from api import errors, lease, names, resource
+from api import errors, names, resource
 from api import remote as kinds
 from driver import cdidir
-from driver.remote import attacher, connections, credentials, edits, held, profiles, records, remoteleases, store
+from driver.remote import (
+    attacher,
+    connections,
+    credentials,
+    edits,
+    held,
+    plan,
+    profiles,
+    records,
+    remoteleases,
+    renewer,
+    store,
+)
 from kubeletplugin import contract
 
 _RENEW_S = 60.0
@@ -48,8 +60,8 @@ class Node:
         self._store, self._specs, self._keys, self._objects, self._mint = kept, specs, keys, objects, mint
         self._pools = connections.Connections(objects)
         self._attacher = attacher.Attacher(self._pools.to, objects, keys)
-        self._fresh_until: dict[str, float] = {}
         self._held = held.Held()
+        self._renewer = renewer.Renewer(self._held, self._pools, self._attacher, keys, specs)
         self._news = asyncio.Event()
 
     async def start(self) -> None:
@@ -93,17 +105,20 @@ class Node:
         if not results:
             return ()
         before = await self._store.read(claim.uid)
-        if before is not None and before.phase is records.Phase.PREPARED and _same(before, claim, results):
+        if before is not None and before.phase is records.Phase.PREPARED and plan.same(before, claim, results):
             await self._restored(before)
             return _answers(before)
-        record = await self._planned(claim, results, before)
+        me = await self._objects.identity()
+        record = plan.planned(claim, results, before, cluster_uid=me.cluster_uid, node_uid=me.node_uid, mint=self._mint)
+        for holding in plan.over(before, record):
+            await self._released(holding)
         if any(holding.by_node for holding in record.holdings):
             await self._store.write(record)  # the key outlives us from now on: no second one is ever made up
         self._held.put(record)
         holdings = await self._attached(claim, record)
         record = msgspec.structs.replace(record, phase=records.Phase.PREPARED, holdings=holdings)
         record = await self._described(record)
-        await self._certify(record)
+        await self._renewer.certify(record)
         await self._store.write(record)
         await self._specs.write(claim.uid, record.cdi)
         self._held.put(record)
@@ -123,7 +138,7 @@ class Node:
             await self._specs.remove(ref.uid)
             await self._store.remove(ref.uid)
             self._held.drop(ref.uid)
-            self._fresh_until.pop(ref.uid, None)
+            self._renewer.forget(ref.uid)
         finally:
             self._held.ending.discard(ref.uid)
         self._tell()
@@ -171,56 +186,6 @@ class Node:
 
     # One claim.
 
-    async def _planned(
-        self, claim: resource.Claim, results: Iterable[resource.Result], before: records.Record | None
-    ) -> records.Record:
-        me = await self._objects.identity()
-        kept = {holding.place: holding for holding in (before.holdings if before else ())}
-        protocol = kinds.protocol(claim)
-        holdings = []
-        for result in results:
-            if result.admin_access:
-                raise errors.Invalid(f"claim {claim} asks for admin access; a remote card gives none, it holds a lease")
-            by_node = names.ATTACHED not in result.conditions
-            old = kept.get((result.pool, result.device, result.share_id))
-            epoch = claim.allocated_at
-            if by_node:
-                epoch = old.epoch if old is not None and old.by_node else self._mint()
-            key = lease.key(
-                cluster_uid=me.cluster_uid,
-                claim_uid=claim.uid,
-                driver=names.REMOTE_DRIVER,
-                pool=result.pool,
-                device=result.device,
-                share_id=result.share_id,
-                node_uid=me.node_uid,
-                epoch=epoch,
-            )
-            holdings.append(
-                records.Holding(
-                    request=result.request,
-                    pool=result.pool,
-                    device=result.device,
-                    share_id=result.share_id,
-                    key=key,
-                    epoch=epoch,
-                    by_node=by_node,
-                    protocol=protocol,
-                )
-            )
-        for holding in kept.values():  # of an allocation that is over
-            if holding.key not in {one.key for one in holdings}:
-                await self._released(holding)
-        return records.Record(
-            uid=claim.uid,
-            namespace=claim.namespace,
-            name=claim.name,
-            phase=records.Phase.ATTACHING,
-            holdings=tuple(holdings),
-            allocated_at=claim.allocated_at,
-            pods=tuple(uid for _, uid in claim.reserved_for),
-        )
-
     async def _attached(self, claim: resource.Claim, record: records.Record) -> tuple[records.Holding, ...]:
         """All cards, or none. Where one's key is used up, the next call makes up others for all: what the rest got by
         theirs is given back before those are forgotten.
@@ -248,7 +213,7 @@ class Node:
             for name, cards in requests.items()
         ]
         if not all(there):
-            await self._certify(record)
+            await self._renewer.certify(record)
         await self._specs.write(resource.ClaimUID(record.uid), record.cdi)
         self._held.put(record)
 
@@ -269,15 +234,6 @@ class Node:
         record = msgspec.structs.replace(record, relayed=tuple(relayed))
         text = edits.of_claim(record, chosen, str(self._keys.place(record.uid)))
         return msgspec.structs.replace(record, cdi=text)
-
-    async def _certify(self, record: records.Record) -> None:
-        lives: list[float] = []
-        for request, holdings in edits.requests(record).items():
-            for number, holding in enumerate(holdings):
-                lives.append(await self._attacher.certify(record.uid, request, number, holding))
-            if request in record.relayed:
-                await self._keys.write_relay(record.uid, request, edits.relay(record, request, holdings))
-        self._fresh_until[record.uid] = asyncio.get_running_loop().time() + min(lives) / 2
 
     async def _used_by_others(self, record: records.Record) -> bool:
         """Where the API server does not say so at once, the card is given back: the pod that ends must end."""
@@ -311,60 +267,13 @@ class Node:
             return False
         return True
 
-    # All of them.
-
     async def _renew(self) -> None:
-        by_pool: dict[str, list[tuple[records.Record, records.Holding]]] = {}
-        for record in self._held.records.values():
-            for holding in record.holdings if record.phase is records.Phase.PREPARED else ():
-                by_pool.setdefault(holding.pool, []).append((record, holding))
-        await asyncio.gather(*(self._renew_pool(pool, leases) for pool, leases in by_pool.items()))
+        await self._renewer.renew()
         self._tell()
-
-    async def _renew_pool(self, name: str, leases: list[tuple[records.Record, records.Holding]]) -> None:
-        """One pool that does not answer delays no other."""
-        try:
-            pool = await self._pools.to(name)
-            refused = await pool.renew(tuple((holding.lease_id, holding.token) for _, holding in leases))
-        except errors.ElasticGPUError as error:
-            _log.warning("leases not renewed", pool=name, leases=len(leases), reason=str(error))
-            return
-        for record, holding in leases:
-            try:
-                await self._renewed(record, holding, refused.get(holding.lease_id))
-            except errors.ElasticGPUError as error:
-                _log.warning("not renewed wholly", claim=f"{record.namespace}/{record.name}", reason=str(error))
-
-    async def _renewed(self, record: records.Record, holding: records.Holding, refused: str | None) -> None:
-        """What follows from the pool's answer; of a claim that is given back meanwhile no credential stays."""
-        try:
-            if not self._held.has(record.uid, holding):
-                return  # given back while the pool was asked: that it has ended is no news
-            if refused is not None:
-                await self._over(record, holding, refused)
-            elif asyncio.get_running_loop().time() >= self._fresh_until.get(record.uid, 0.0):
-                await self._certify(record)
-        finally:
-            if self._held.gone(record.uid):
-                await self._keys.remove(record.uid)
-
-    async def _over(self, record: records.Record, holding: records.Holding, why: str) -> None:
-        """No container is started with it any more; those that run are told by their pod's status."""
-        if not self._held.why_lost(holding):
-            _log.error("lease lost", claim=f"{record.namespace}/{record.name}", device=holding.device, reason=why)
-        self._held.lose(holding, why)
-        await self._specs.remove(resource.ClaimUID(record.uid))
 
     def _tell(self) -> None:
         self._held.forget()
         self._news.set()
-
-
-def _same(record: records.Record, claim: resource.Claim, results: tuple[resource.Result, ...]) -> bool:
-    kept = [(one.request, *one.place) for one in record.holdings]
-    return record.allocated_at == claim.allocated_at and kept == [
-        (one.request, one.pool, one.device, one.share_id) for one in results
-    ]
 
 
 def _answers(record: records.Record) -> tuple[contract.PreparedDevice, ...]:
