@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from cli.__main__ import COMMANDS
+from cli.flags import COMMANDS
 from tests.cli.conftest import put
 from tests.cli.terminal import User
 from tests.fakes.apiserver import FakeAPIServer
