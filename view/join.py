@@ -39,6 +39,11 @@ class View:
         """Those of `pods` that wait."""
         return tuple(pod for pod in self.pods if pod.waiting)
 
+    @functools.cached_property
+    def listed(self) -> tuple[objects.Pod, ...]:
+        """The pods that `pods` has rows of, as they were read: for who looks through all of them and shows few."""
+        return users.listed(users.Known.of(self._seen, {}, None))
+
     def rows(self, of: Iterable[objects.Pod]) -> tuple[picture.Pod, ...]:
         """What `pods` has of these, for who asks of few: all of them are nearly as many as cards."""
         seen, asked = self._seen, tuple(of)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from api import names
-from view import document, join, picture, scope, totals
+from view import document, join, objects, picture, scope, totals
 
 JSON = dict[str, Any]
 _NODES = 6000
@@ -89,10 +89,14 @@ def card(view: join.View, seen: scope.Scope, name: str) -> JSON | None:
 
 def pods(view: join.View, seen: scope.Scope, words: str = "") -> JSON:
     """Those that wait come first, the longest waiting before the others."""
-    found = [one for one in scope.pods(view.pods, seen) if _matches(words, one.namespace, one.name, one.node)]
-    waiting = _oldest([one for one in found if one.waiting])
-    ordered = [*waiting, *(one for one in found if not one.waiting)]
-    return _capped([document.plain(one) for one in ordered[:_ROWS]], _ROWS, of=len(found))
+
+    def asked(one: picture.Pod | objects.Pod) -> bool:
+        return seen.sees(one.namespace) and _matches(words, one.namespace, one.name, one.node)
+
+    waiting = _oldest([one for one in view.waiting if asked(one)])
+    others = [one for one in view.listed if one.settled and asked(one)]
+    shown = [*waiting[:_ROWS], *view.rows(others[: max(0, _ROWS - len(waiting))])]
+    return _capped([document.plain(one) for one in shown], _ROWS, of=len(waiting) + len(others))
 
 
 def pod(view: join.View, seen: scope.Scope, namespace: str, name: str) -> JSON | None:
@@ -117,7 +121,7 @@ def search(view: join.View, seen: scope.Scope, words: str) -> JSON:
         ("node", view.nodes, lambda one: (one.name,)),
         ("pool", view.remote_pools, lambda one: (one.name, one.endpoint)),
         ("card", view.cards, lambda one: (one.name, one.model or "", one.bus_id or "")),
-        ("pod", scope.pods(view.pods, seen), lambda one: (one.namespace, one.name)),
+        ("pod", (one for one in view.listed if seen.sees(one.namespace)), lambda one: (one.namespace, one.name)),
         ("claim", (one for one in view.claims if seen.sees(one.namespace)), lambda one: (one.namespace, one.name)),
     )
     total = 0

@@ -66,6 +66,12 @@ class Known:
         return any(pod.ready for pod in self.drivers.get(node, ()))
 
 
+def listed(known: Known) -> tuple[objects.Pod, ...]:
+    """The pods that `pods` has rows of, in its order; it looks at claims and classes alone."""
+    found = (one for one in known.seen.pods.items if one.phase not in _OVER and _of(one, known) is not None)
+    return tuple(sorted(found, key=lambda pod: (pod.namespace, pod.name)))
+
+
 def pods(known: Known) -> tuple[picture.Pod, ...]:
     """Pods that have cards or wait for some, by namespace and name."""
     ordered = sorted(known.seen.pods.items, key=lambda pod: (pod.namespace, pod.name))

@@ -27,7 +27,7 @@ from tests.view.objects import (
     name_of,
     seen,
 )  # fmt: skip
-from view import join, ledger, objects
+from view import document, join, ledger, objects, pages, scope
 
 PARTS = (
     "pools", "cards", "total", "models", "nodes", "classes", "namespaces", "workload_types", "cells", "waiting", "pods", "claims", "problems",
@@ -252,6 +252,10 @@ def test_who_asks_of_one_pod_is_told_what_all_pods_are_told_of_it(happenings: li
     found = world.seen()
     kept, every = ledger.Ledger().view(found), join.View(found).pods
     assert kept.rows(found.pods.items) == every
+    assert [(pod.namespace, pod.name) for pod in kept.listed] == [(row.namespace, row.name) for row in every]
+    waiting = sorted(kept.waiting, key=lambda row: (row.waits_since, row.namespace, row.name))
+    told = [document.plain(row) for row in (*waiting, *(row for row in every if not row.waiting))]
+    assert pages.pods(kept, scope.Scope()) == {"items": told, "more": 0}
     for pod in found.pods.items:
         own = tuple(row for row in every if (row.namespace, row.name) == (pod.namespace, pod.name))
         assert kept.rows([pod]) == own
