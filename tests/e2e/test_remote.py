@@ -262,9 +262,9 @@ def test_a_pod_is_not_bound_to_a_node_where_the_driver_of_remote_cards_does_not_
         chosen = {"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/hostname": node}}}}}
         return lab.kubectl(*daemons, json.dumps(chosen))
 
-    def drivers() -> list[str]:
+    def drivers() -> list[str | None]:
         labels = ("-l", "app.kubernetes.io/component=remote")
-        return [pod["spec"]["nodeName"] for pod in lab.kubectl.objects("pods", "-n", release.NAMESPACE, *labels)]
+        return [pod["spec"].get("nodeName") for pod in lab.kubectl.objects("pods", "-n", release.NAMESPACE, *labels)]
 
     only_on("node1")
     try:
