@@ -313,3 +313,15 @@ def test_of_a_pool_one_lease_makes_one_card_anew() -> None:
     world.happen(False, a_lease(1, claim="x", phase="Lost"))
     second = kept.view(world.seen()).cards
     assert [old is new for old, new in zip(first, second, strict=True)] == [False, True]
+
+
+def test_a_card_that_is_held_by_way_of_two_pools_is_counted_once_and_still_when_one_lets_go() -> None:
+    one, two = a_far_claim("x", 1, pool="lab"), a_far_claim("y", 1, pool="attic")
+    world, kept = World(a_far_slice(a_card(1)), a_far_slice(a_card(1), pool="attic"), one), ledger.Ledger()
+    for gone, item in ((False, two), (True, one), (False, one), (True, a_far_slice(pool="attic")), (True, one)):
+        world.happen(gone, item)
+        found = kept.view(world.seen())
+        same(found, join.View(world.seen()))
+        assert [space.cards for space in found.namespaces] in ([1], [])
+        assert found.total is not None
+        assert found.total.total == 1
