@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from api import names
-from view import document, join, objects, picture, scope, totals
+from view import document, join, objects, picture, scope, totals, twice
 
 JSON = dict[str, Any]
 _NODES = 6000
@@ -77,9 +77,10 @@ def pool(view: join.View, seen: scope.Scope, name: str) -> JSON | None:
 
 
 def card(view: join.View, seen: scope.Scope, name: str) -> JSON | None:
-    """By its name or its UUID."""
+    """By its name or its UUID; of several listings the one that stands for it elsewhere, too."""
     wanted = name.lower()
-    found = next((one for one in view.cards if one.name == wanted or (one.uuid or "").lower() == wanted), None)
+    listed = (one for one in view.cards if one.name == wanted or (one.uuid or "").lower() == wanted)
+    found = next(iter(twice.by_name(listed).values()), None)
     if found is None:
         return None
     leases = [*(one.attachment for one in found.holders if one.attachment), *found.ending]

@@ -27,7 +27,9 @@ def test_the_help_of_a_command_says_what_it_does_and_its_example_is_understood(
 ) -> None:
     text = help_of(command, capsys=capsys)
     assert flags.COMMANDS[command] in text
-    for example in re.findall(r"for example: kubectl egpu (.*?) (?:\||options:|positional)", text):
+    examples = re.findall(r"for example: kubectl egpu (.*?) (?:\||options:|positional)", text)
+    assert len(examples) == text.count("kubectl egpu") - 1
+    for example in examples:
         assert flags.parser().parse_args(shlex.split(example)).command == command
 
 

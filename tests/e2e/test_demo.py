@@ -90,7 +90,7 @@ def test_the_readmes_commands_lead_to_a_card_of_another_host(
     assert settings.keys() == {"enabled", "credentialsSecret", "relay"}
     remote = {name: True if value == "true" else value for name, value in settings.items()}
     release.install(far.kubectl, chart | {"remote": remote})
-    far("wait", "--for=condition=Ready", "pod/multiply", "--timeout=180s")
+    far("wait", "--for=condition=Ready", "pod/multiply", "--timeout=300s")
     until("it has computed", lambda: far("logs", "multiply") == ggml.at_home(borrowing.TIMES))
 
 

@@ -266,16 +266,16 @@ def test_a_pod_is_not_bound_to_a_node_where_the_driver_of_remote_cards_does_not_
         labels = ("-l", "app.kubernetes.io/component=remote")
         return [pod["spec"].get("nodeName") for pod in lab.kubectl.objects("pods", "-n", release.NAMESPACE, *labels)]
 
-    only_on("node1")
     try:
+        only_on("node1")
         until("no driver of remote cards on node2", lambda: set(drivers()) == {"node1"})
         lab.create(a_remote_pod("pod"))
         lab.event("was not attached: the driver of remote cards is not ready on node node2")
         assert "nodeName" not in lab.get("pod", "pod")["spec"]
     finally:
         only_on(None)
-    lab.kubectl("-n", release.NAMESPACE, "rollout", "status", f"daemonset/{release.NAME}-remote", "--timeout=240s")
-    until("one driver of remote cards a node", lambda: _one_a_node(lab.kubectl, lab.cluster, "remote"))
+        lab.kubectl("-n", release.NAMESPACE, "rollout", "status", f"daemonset/{release.NAME}-remote", "--timeout=240s")
+        until("one driver of remote cards a node", lambda: _one_a_node(lab.kubectl, lab.cluster, "remote"))
     lab.ready("pod")
     lab.delete("pod", "pod")
 

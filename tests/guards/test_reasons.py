@@ -19,7 +19,7 @@ TELLING = (
     "controller/matching.py", "controller/metrics.py", "controller/notices.py", "controller/pools.py",
     "controller/telling.py", "explain/chain.py", "explain/explanation.py", "explain/fitting.py", "explain/funnel.py",
     "explain/places.py", "explain/reasons.py", "explain/text.py", "view/problems.py", "view/users.py",
-    "cli/explaining.py", "cli/sheets.py", "cli/checks.py", "cli/lendingchecks.py",
+    "cli/explaining.py", "cli/sheets.py", "cli/sums.py", "cli/checks.py", "cli/lendingchecks.py",
 )  # fmt: skip
 KINDS = {
     "DeviceClass", "ElasticGPU", "ElasticGPUClass", "Event", "Explanation", "Fit", "List", "Node", "Numbers", "Pod", "RemotePool", "Request",

@@ -95,6 +95,17 @@ def test_numbers_are_the_same_for_all_and_names_only_for_those_who_may() -> None
     ]
 
 
+def test_of_a_card_that_two_pools_list_the_listing_is_shown_that_counts() -> None:
+    found = view(
+        a_far_slice(a_card(1), pool="attic"),
+        a_far_slice(a_card(1), pool="lab"),
+        a_far_claim("c", 1, pool="lab", pods=("p",)),
+    )
+    shown = pages.card(found, ALL, name_of(1))
+    assert shown is not None
+    assert (shown["card"]["pool"], shown["card"]["state"]) == ("lab", "Held")
+
+
 def test_what_is_hidden_is_counted() -> None:
     found = two_tenants()
     everything, mine = pages.problems(found, ALL), pages.problems(found, ML)
