@@ -1,4 +1,7 @@
-"""What a reason rules out, with the cards that came closest. The words are `api.reasons`, the sentences are in `funnel`."""
+"""What a reason rules out, with the cards that came closest.
+
+The words are `api.reasons`; the sentences are in `funnel`, those on cards together in `explanation`.
+"""
 
 from dataclasses import dataclass
 
