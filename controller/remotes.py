@@ -154,9 +154,12 @@ class Remotes:
             self._publisher.want(tuple(sorted(known, key=lambda one: one.name)))
 
     def _unread(self, found: remote.Pool) -> resource.Pool:
-        """One whose spec cannot be read any more: what was offered of it stays, and nobody new gets it."""
+        """One whose spec cannot be read any more: what was offered of it stays, and nobody new gets it. Whether a node's word
+        of a card is so nobody can be asked.
+        """
         devices, intents = self._inherited.get(found.name, ()), self._watch.picture.intents.get(found.name, ())
         held = {device.name for device in devices}
+        intents = tuple(one for one in intents if one.spec.attached_by is kinds.AttachedBy.CONTROLLER)
         return pools.wanted(
             found, self._labels, devices, None, intents, held, fresh=False, taints_stored=self._taints_stored
         )

@@ -647,6 +647,7 @@ def _written(
     phase: str,
     key: str = "",
     since: str = "2026-01-01T00:00:00Z",
+    by: str = "Node",
 ) -> str:
     """A RemoteLease as the driver of a node may write it, genuine where no key is given; its key."""
     spec: dict[str, Any] = {
@@ -655,7 +656,7 @@ def _written(
         "epoch": f"made-up-{phase}",
         "claim": {"namespace": "default", "name": claim, "uid": claim},
         "node": {"name": node, "uid": f"uid-{node}"},
-        "attachedBy": "Node",
+        "attachedBy": by,
     }
     spec["key"] = key or lease.key(
         cluster_uid=CLUSTER_UID,
@@ -725,6 +726,21 @@ async def test_a_node_that_means_a_claim_of_another_nodes_pod_keeps_no_card_and_
                 assert [one.consumer.node_name for one in pool.live()] == ["node1"]
                 await cluster.until(lambda: cluster.phases() == ["Attached"])
                 cluster.balanced(pool)
+
+
+async def test_what_a_node_writes_taints_no_card_while_the_spec_of_the_pool_cannot_be_read(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        cluster.add_node("evil")
+        one, other = sorted(pool.devices)
+        async with cluster.controller():
+            await cluster.until(lambda: len(cluster.taints()) == 2)
+            cluster.add_pool(pool, endpoint=5)
+            await cluster.until(lambda: cluster.taints() == {one: {"unreachable"}, other: {"unreachable"}})
+            _written(cluster, "evil", "a", one, "Lost")
+            _written(cluster, "evil", "b", other, "Lost", by="Controller")  # which no node may, and comes after
+            await cluster.until(lambda: cluster.taints()[other] == {"unreachable", "lost"})
+            assert cluster.taints()[one] == {"unreachable"}
 
 
 async def test_a_lease_that_hides_behind_an_object_with_its_key_is_given_back(tmp_path: Path) -> None:
