@@ -25,7 +25,9 @@ _log = structlog.get_logger("leaser")
 
 
 class Leaser:
-    """`refused`: by key what the pool will never attach, with its words; `borne`: why a node's intent is not to be believed."""
+    """`refused`: by key what the pool will never attach, with its words; `borne`: why a node's intent is not to be believed;
+    `asked`: keys of attached intents for which the pool was asked.
+    """
 
     def __init__(
         self,
@@ -42,6 +44,7 @@ class Leaser:
         self._name, self._series, self._done = name, series, done
         self.refused: dict[str, str] = {}
         self.borne: dict[str, str] = {}
+        self.asked: set[str] = set()
         self.deposed = False
         self._looking = asyncio.Semaphore(_LOOKS)
         self._flying: dict[str, asyncio.Task[None]] = {}
@@ -61,6 +64,7 @@ class Leaser:
         self._rests = {key: rest for key, rest in self._rests.items() if rest[0] > past or key in self._flying}
         self.refused = {key: words for key, words in self.refused.items() if key in known}
         self.borne = {key: words for key, words in self.borne.items() if key in known}
+        self.asked.intersection_update(known)
 
     def rests_s(self) -> tuple[float, ...]:
         """In how many seconds each of those that rest may be tried again."""
@@ -125,6 +129,10 @@ class Leaser:
                 await self._tell(action)
             case leases.Detach():
                 await self._detach(action)
+            case leases.Ask(intent=intent):
+                if held := await self._pool.lease(intent.spec.key):
+                    self._reader.take(held)
+                self.asked.add(intent.spec.key)
             case leases.Verify(intent=intent, claim=claim):
                 async with self._looking:
                     self.borne[intent.spec.key] = await self._unbelievable(intent, claim)

@@ -3,13 +3,14 @@
     a device of a claim with binding conditions    Intend -> Attach -> Move(Attached), Tell
                      past its deadline, or refused  Move(Failed), Tell, Detach
     an intent whose claim is gone or goes elsewhere Move(Releasing) -> Detach -> Forget
+    attached, and the pool has told of no such lease Ask -> nothing, or Move(Lost)
     a lease that nobody meant                       Detach, after a grace by the pool's clock
 
 Level-based: each turn decides from what is there, so a crash between any two actions is only a repeat, and two
 controllers that decide the same do the same (keys, preconditions). What must stay true: nothing is attached without an
-intent, nor for a node whose driver is known not to be ready; of what a node has written nothing counts before a pod on it was
-seen to have the claim; no intent is forgotten before the pool has said that its key is over; nothing needs the node or the
-claim to be there to be given back.
+intent, nor for a node whose driver is known not to be ready; nothing is lost before the pool has said so; of what a node
+has written nothing counts before a pod on it was seen to have the claim; no intent is forgotten before the pool has said
+that its key is over; nothing needs the node or the claim to be there to be given back.
 """
 
 import datetime
@@ -87,7 +88,14 @@ class Verify:
     claim: resource.Claim
 
 
-Action = Intend | Attach | Move | Tell | Detach | Forget | Verify
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """Ask the pool for this lease: what it and the API server tell comes in any order."""
+
+    intent: remote.Intent
+
+
+Action = Intend | Attach | Move | Tell | Detach | Forget | Verify | Ask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,9 +153,18 @@ def renewable(scene: remote.Scene) -> tuple[remote.Lease, ...]:
 
 def tainting(scene: remote.Scene) -> tuple[remote.Intent, ...]:
     """The intents by which cards are tainted. Of what a node has written only what it may say of the card: that it gives
-    back what the pool lends it, and whatever else once it is believed. The card may be free, or somebody else's.
+    back what the pool lends it, and whatever else once it is believed. The card may be free, or somebody else's. One that
+    failed for want of a driver says nothing of the card: else a pod that waits there takes one after the other from all.
     """
-    return tuple(intent for intent in scene.intents if not _by_node(intent) or _says_so(intent, scene))
+    return tuple(
+        intent
+        for intent in scene.intents
+        if (_says_so(intent, scene) if _by_node(intent) else not _wants_driver(intent))
+    )
+
+
+def _wants_driver(intent: remote.Intent) -> bool:
+    return intent.status.phase is kinds.Phase.FAILED and intent.status.reason == _unserved(intent.spec.node.name)
 
 
 def _says_so(intent: remote.Intent, scene: remote.Scene) -> bool:
@@ -193,9 +210,15 @@ def _live(key: str, scene: remote.Scene) -> bool:
 
 
 def _watched(intent: remote.Intent, scene: remote.Scene) -> Iterator[Action]:
-    """A session cannot be made again: what is lost stays lost, and the pod is told."""
+    """A session cannot be made again: what is lost stays lost, and the pod is told. So the pool is asked where it may not
+    have told yet: a node that attaches has its answer before us.
+    """
     held = (scene.leases or {}).get(intent.spec.key)
-    if scene.leases is not None and (held is None or held.state is not lease.State.ATTACHED):
+    if scene.leases is None or (held is not None and held.state is lease.State.ATTACHED):
+        return
+    if (held is None or held.state is lease.State.ATTACHING) and intent.spec.key not in scene.asked:
+        yield Ask(intent=intent)
+    else:
         why = held.reason if held is not None and held.reason else "the pool has ended the lease"
         yield _move(intent, kinds.Phase.LOST, why, scene)
 
@@ -203,19 +226,20 @@ def _watched(intent: remote.Intent, scene: remote.Scene) -> Iterator[Action]:
 def _attaching(hold: _Hold, intent: remote.Intent, held: remote.Lease | None, scene: remote.Scene) -> Iterator[Action]:
     waited_s = _waited_s(intent, hold.claim.claim, scene)
     left_s = max(scene.binding_s - MARGIN_S, scene.binding_s / 2) - waited_s
-    served = scene.served is None or hold.node.name in scene.served
+    unserved = scene.unserved.get(hold.node.name)
+    late = unserved is not None and min(waited_s, (scene.now - unserved).total_seconds()) >= UNSERVED_S
     if held is not None and held.state is lease.State.ATTACHED:
         yield _move(intent, kinds.Phase.ATTACHED, "", scene, held)
     elif held is not None and held.state is not lease.State.ATTACHING:
         yield _move(intent, kinds.Phase.FAILED, held.reason or f"the pool says {held.state.value}", scene, held)
     elif hold.key in scene.refused:
         yield _move(intent, kinds.Phase.FAILED, scene.refused[hold.key], scene)
-    elif held is None and not served and (waited_s >= UNSERVED_S or left_s <= 0):
+    elif held is None and unserved and scene.leases is not None and (late or left_s <= 0):
         yield _move(intent, kinds.Phase.FAILED, _unserved(hold.node.name), scene)
     elif left_s <= 0:
         why = "the pool has not attached it in the time that kube-scheduler gives"
         yield _move(intent, kinds.Phase.FAILED, why, scene)
-    elif held is None and served and scene.leases is not None:
+    elif held is None and not unserved and scene.leases is not None:
         yield Attach(intent=intent, within_s=left_s)
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from api import errors, names
+from api import errors, lease, names
 from api import remote as kinds
 from api.protos import pool_v1alpha1_pb2 as wire
 from controller import remote
@@ -68,6 +68,15 @@ class PoolAPI:
         """All that are not over, and the revision that they are of."""
         found: wire.LeaseList = await self._pool.ask("ListLeases", wire.ListLeasesRequest())
         return tuple(_lease(item) for item in found.leases), found.revision
+
+    async def lease(self, key: str) -> remote.Lease | None:
+        """By its key; None where the pool has no such lease."""
+        try:
+            return _lease(await self._pool.ask("GetLease", wire.LeaseRef(idempotency_key=key)))
+        except connection.Refused as error:
+            if error.meaning is lease.Meaning.FINAL:
+                return None
+            raise
 
     async def changes(self, after: int) -> AsyncGenerator[remote.Lease, None]:
         """Leases as they change, until the pool or the way to it ends it."""

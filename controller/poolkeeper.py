@@ -53,6 +53,7 @@ class PoolKeeper:
         )
         self._leaser = leaser.Leaser(api, pool_api, watch, self._reader, name=name, series=series, done=wake)
         self._basis: tuple[object, ...] = ()
+        self._unserved: dict[str, datetime.datetime] = {}
         self.taints_stored = True
         self.offer: resource.Pool | None = None
 
@@ -92,11 +93,12 @@ class PoolKeeper:
     def _scene(self) -> remote.Scene | None:
         if self._leaser.deposed:
             return None
-        picture = self._watch.picture
+        picture, now = self._watch.picture, self._clock()
+        claims = picture.claims.get(self._name, ())
         return remote.Scene(
             pool=self._name,
             cluster_uid=self._cluster_uid,
-            claims=picture.claims.get(self._name, ()),
+            claims=claims,
             intents=picture.intents.get(self._name, ()),
             meant=picture.meant,
             leases=self._reader.leases,
@@ -104,10 +106,18 @@ class PoolKeeper:
             refused=self._leaser.refused,
             over=frozenset(self._reader.over),
             borne=self._leaser.borne,
-            served=self._watch.served,
+            asked=frozenset(self._leaser.asked),
+            unserved=self._late(claims, now),
             binding_s=self._binding_s,
-            now=self._clock(),
+            now=now,
         )
+
+    def _late(self, claims: tuple[remote.Claim, ...], now: datetime.datetime) -> dict[str, datetime.datetime]:
+        """Where the driver is not ready, and since when we see that."""
+        served = self._watch.served
+        nodes = set[str]() if served is None else {claim.claim.node for claim in claims} - served
+        self._unserved = {node: self._unserved.get(node, now) for node in nodes}
+        return self._unserved
 
     def _turn(self, group: asyncio.TaskGroup) -> None:
         scene = self._scene()

@@ -132,8 +132,9 @@ class Lease:
 class Scene:
     """What is known of one pool. `leases` by key, None until it was listed; `over`: keys that it has ended at our word;
     `refused`: what it will never attach, with its words; `meant`: keys of all pools' intents, as two may be one pool;
-    `borne`: by key, of intents that a node has written, why they are not to be believed, empty where they are; `served`:
-    the nodes where the driver of remote cards is ready, None where that is not known.
+    `borne`: by key, of intents that a node has written, why they are not to be believed, empty where they are; `asked`:
+    keys of attached intents for which the pool was asked; `unserved`: nodes of the claims where the driver of remote cards
+    is not ready, and since when it was not seen ready.
     """
 
     pool: str
@@ -146,7 +147,8 @@ class Scene:
     refused: Mapping[str, str]
     over: frozenset[str]
     borne: Mapping[str, str] = field(default_factory=dict)
-    served: frozenset[str] | None = None
+    asked: frozenset[str] = frozenset()
+    unserved: Mapping[str, datetime.datetime] = field(default_factory=dict)
     binding_s: float
     now: datetime.datetime
 

@@ -3,7 +3,8 @@
     RemotePools, RemoteLeases, claims that hold remote cards, nodes --> Picture, by pool --> keepers
     pods of the driver of remote cards ------------------------------> served, the nodes where it is ready
 
-One Picture for all keepers, made when it is first asked for after a change. Answers of own writes are in it at once.
+One Picture for all keepers, made when it is first asked for after a change. Answers of own writes are in it at once. A pod
+of the driver that changes nothing of `served`, as most do while they are made anew, wakes nobody.
 """
 
 import asyncio
@@ -37,11 +38,13 @@ class RemoteWatcher:
         self.claims = informer.Informer(api, _CLAIMS, project=remote.claim, quiet=True)
         self.nodes = informer.Informer(api, _NODES, project=remote.node, quiet=True)
         self._drivers: informer.Informer[str] | None = None
+        self.served: frozenset[str] | None = None
         self._all: tuple[informer.Informer[Any], ...] = (self.pools, self.intents, self.claims, self.nodes)
         if drivers:
             path = f"/api/v1/namespaces/{namespace}/pods"
             self._drivers = informer.Informer(api, path, project=remote.served, label_selector=drivers, quiet=True)
             self._all += (self._drivers,)
+            self.served = frozenset()
         self._listeners: set[asyncio.Event] = set()
         self._picture: Picture | None = None
         self._cluster_uid = ""
@@ -55,7 +58,8 @@ class RemoteWatcher:
         async with asyncio.TaskGroup() as group:
             for kept in self._all:
                 group.create_task(kept.run(), name="watch remote")
-                group.create_task(self._note(kept), name="note remote")
+                noted = self._note(kept) if kept is not self._drivers else self._note_drivers(kept)
+                group.create_task(noted, name="note remote")
 
     async def synced(self) -> None:
         for kept in self._all:
@@ -67,10 +71,6 @@ class RemoteWatcher:
 
     def unlisten(self, wake: asyncio.Event) -> None:
         self._listeners.discard(wake)
-
-    @property
-    def served(self) -> frozenset[str] | None:
-        return None if self._drivers is None else frozenset(self._drivers.objects.values())
 
     @property
     def picture(self) -> Picture:
@@ -98,5 +98,17 @@ class RemoteWatcher:
         while True:
             seen = await kept.changed(seen)
             self._picture = None
-            for wake in self._listeners:
-                wake.set()
+            self._tell()
+
+    async def _note_drivers(self, drivers: informer.Informer[str]) -> None:
+        seen = 0
+        while True:
+            seen = await drivers.changed(seen)
+            served = frozenset(drivers.objects.values()) - {""}
+            if served != self.served:
+                self.served = served
+                self._tell()
+
+    def _tell(self) -> None:
+        for wake in self._listeners:
+            wake.set()

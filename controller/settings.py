@@ -78,7 +78,7 @@ def read(environment: Mapping[str, str]) -> Settings:
         if not text.isdecimal() or int(text) <= 0:
             raise errors.Invalid(f"EGPU_{name.upper()} is {text!r}; it is a number of seconds above 0")
     for name in ("remote_nodes", "remote_drivers"):
-        if wrong := [term for term in given[name].split(",") if term and not term.partition("=")[0]]:
+        if wrong := [term for term in given[name].split(",") if term and term.find("=") < 1]:
             raise errors.Invalid(f"EGPU_{name.upper()} has {wrong[0]!r}; it is key=value,key=value")
     page = given["page"] or default.page
     if page not in _LISTEN:

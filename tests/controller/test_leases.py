@@ -115,9 +115,9 @@ def test_the_deadline_counts_from_the_allocation_by_the_clocks_of_the_cluster() 
 
 def test_nothing_is_attached_for_a_node_until_its_driver_is_ready_and_not_for_long_is_it_waited_for() -> None:
     intent = an_intent(intended(a_claim()))
-    scene = a_scene(claims=(a_claim(),), intents=(intent,), served=frozenset({"node2"}))
+    scene = a_scene(claims=(a_claim(),), intents=(intent,), unserved={"node1": NOW})
     assert leases.turn(scene) == ()
-    [attach] = leases.turn(dataclasses.replace(scene, served=frozenset({"node1"})))
+    [attach] = leases.turn(dataclasses.replace(scene, unserved={"node2": NOW}))
     assert isinstance(attach, leases.Attach)
     late = NOW + datetime.timedelta(seconds=leases.UNSERVED_S)
     [move] = leases.turn(dataclasses.replace(scene, now=late))
@@ -130,12 +130,55 @@ def test_nothing_is_attached_for_a_node_until_its_driver_is_ready_and_not_for_lo
     assert told.status.phase is kinds.Phase.ATTACHED
 
 
+def test_a_driver_that_is_away_for_a_moment_costs_no_claim_however_long_that_has_waited() -> None:
+    """Nor does a controller that has just begun, and does not know yet what the pool has attached."""
+    intent = an_intent(intended(a_claim()))
+    now = NOW + datetime.timedelta(seconds=300)
+    blip = {"node1": now - datetime.timedelta(seconds=leases.UNSERVED_S - 1)}
+    scene = a_scene(claims=(a_claim(),), intents=(intent,), unserved=blip, now=now)
+    assert leases.turn(scene) == ()
+    assert leases.turn(dataclasses.replace(scene, unserved={"node1": NOW}, leases=None)) == ()
+    [move, *_] = leases.turn(dataclasses.replace(scene, now=now + datetime.timedelta(seconds=1)))
+    assert isinstance(move, leases.Move)
+
+
+def test_a_card_that_was_not_attached_for_want_of_a_driver_is_not_tainted_and_one_that_the_pool_refused_is() -> None:
+    intent = an_intent(intended(a_claim()))
+    late = NOW + datetime.timedelta(seconds=leases.UNSERVED_S)
+    scene = a_scene(claims=(a_claim(),), intents=(intent,), unserved={"node1": NOW}, now=late)
+    [unserved] = leases.turn(scene)
+    [refused] = leases.turn(dataclasses.replace(scene, refused={intent.spec.key: "no such device"}))
+    for move, tainting in ((unserved, False), (refused, True)):
+        assert isinstance(move, leases.Move)
+        failed = dataclasses.replace(intent, status=move.status)
+        for claims in ((a_claim(),), ()):  # after the claim went elsewhere too, and the driver came
+            after = dataclasses.replace(scene, claims=claims, intents=(failed,), unserved={})
+            assert leases.tainting(after) == ((failed,) if tainting else ())
+
+
+def test_what_was_attached_is_lost_only_when_the_pool_was_asked() -> None:
+    """The API server may tell of a lease that is attached before the pool does."""
+    intent = an_intent(intended(a_claim()), phase=kinds.Phase.ATTACHED)
+    key = intent.spec.key
+    for held in ({}, {key: a_lease(key, state=lease.State.ATTACHING)}):
+        scene = a_scene(claims=(a_claim(),), intents=(intent,), leases=held)
+        assert leases.turn(scene)[0] == leases.Ask(intent=intent)
+        move = leases.turn(dataclasses.replace(scene, asked=frozenset({key})))[0]
+        assert isinstance(move, leases.Move)
+        assert move.status.phase is kinds.Phase.LOST
+    [move, *_] = leases.turn(
+        a_scene(intents=(intent,), claims=(a_claim(),), leases={key: a_lease(key, state=lease.State.LOST)})
+    )
+    assert isinstance(move, leases.Move)
+    assert move.status.phase is kinds.Phase.LOST
+
+
 def test_where_kube_scheduler_waits_for_less_time_than_a_driver_may_be_late_the_reason_is_the_driver_all_the_same() -> (
     None
 ):
     intent = an_intent(intended(a_claim()))
     late = NOW + datetime.timedelta(seconds=11)
-    scene = a_scene(claims=(a_claim(),), intents=(intent,), served=frozenset(), binding_s=20.0, now=late)
+    scene = a_scene(claims=(a_claim(),), intents=(intent,), unserved={"node1": NOW}, binding_s=20.0, now=late)
     [move] = leases.turn(scene)
     assert isinstance(move, leases.Move)
     assert "driver of remote cards" in move.status.reason
@@ -234,7 +277,10 @@ class World(RuleBasedStateMachine):
         self.ended: set[str] = set()
         self.over: set[str] = set()
         self.refused: dict[str, str] = {}
-        self.served = True
+        self.asked: set[str] = set()
+        self.untold: set[str] = set()
+        """Keys of leases of which the pool's watch has not told yet."""
+        self.unserved: dict[str, datetime.datetime] = {}
         self.now = NOW
         self.made = 0
 
@@ -247,10 +293,11 @@ class World(RuleBasedStateMachine):
         return a_scene(
             claims=tuple(self.claims.values()),
             intents=tuple(self.intents.values()),
-            leases=dict(self.pool),
+            leases={key: held for key, held in self.pool.items() if key not in self.untold},
             over=frozenset(self.over),
             refused=dict(self.refused),
-            served=frozenset({"node1"}) if self.served else frozenset(),
+            asked=frozenset(self.asked),
+            unserved=dict(self.unserved),
             now=self.now,
         )
 
@@ -276,10 +323,17 @@ class World(RuleBasedStateMachine):
     def crash(self) -> None:
         self.over.clear()
         self.refused.clear()
+        self.asked.clear()
 
     @rule(served=st.booleans())
     def restart_driver(self, served: bool) -> None:
-        self.served = served
+        self.unserved = {} if served else {"node1": self.unserved.get("node1", self.now)}
+
+    @rule(pick=st.integers(0, 10))
+    def lag(self, pick: int) -> None:
+        """As where the watch is opened anew; what the pool was asked for it has told."""
+        if late := sorted(self.pool.keys() - self.asked):
+            self.untold.add(late[pick % len(late)])
 
     @rule(pick=st.integers(0, 10))
     def lose(self, pick: int) -> None:
@@ -296,7 +350,7 @@ class World(RuleBasedStateMachine):
     @rule()
     def settle(self) -> None:
         """With nothing in the way all ends: each claim has its one lease, or has been told that it has none."""
-        self.served = True
+        self.unserved = {}
         for _ in range(60):
             for action in leases.turn(self.scene):
                 self._do(action, heard=True)
@@ -319,9 +373,16 @@ class World(RuleBasedStateMachine):
             case leases.Intend(lease=wanted):
                 self.intents[wanted.spec.key] = an_intent(wanted)
             case leases.Attach(intent=intent):
-                assert self.served
+                assert not self.unserved
                 self._attach(intent, heard=heard)
+            case leases.Ask(intent=intent):
+                self.untold.discard(intent.spec.key)
+                if heard:
+                    self.asked.add(intent.spec.key)
             case leases.Move(intent=intent, status=status):
+                held = self.pool.get(intent.spec.key)
+                if status.phase is kinds.Phase.LOST:
+                    assert held is None or held.state is lease.State.LOST
                 self.intents[intent.spec.key] = dataclasses.replace(intent, status=status)
             case leases.Detach(key=key):
                 self.ended.add(key)
@@ -341,6 +402,7 @@ class World(RuleBasedStateMachine):
 
     def _attach(self, intent: remote.Intent, *, heard: bool) -> None:
         key, device = intent.spec.key, intent.spec.device
+        self.untold.discard(key)
         if key in self.ended:
             if heard:
                 self.refused[key] = "used up"

@@ -62,6 +62,8 @@ def test_remote_cards_are_asked_for_as_given() -> None:
         ("REMOTE_FRESH_S", "1m"),
         ("REMOTE_NODES", "=b"),
         ("REMOTE_DRIVERS", "=b"),
+        ("REMOTE_DRIVERS", "component"),
+        ("REMOTE_NODES", "a=b,c"),
     ],
 )
 def test_a_bad_value_for_remote_cards_is_refused(name: str, value: str) -> None:
