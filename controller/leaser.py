@@ -20,13 +20,14 @@ from poolclient import connection
 _FIRST_REST_S = 0.2
 _LONGEST_REST_S = 10.0
 _LOOKS = 8
-"""At how many claims and their pods at once: after a change of the leader all are looked at."""
+"""At how many leases at once, by their claims and pods or by the pool: after a change of the leader, or where a pool has
+forgotten them, all are looked at."""
 _log = structlog.get_logger("leaser")
 
 
 class Leaser:
     """`refused`: by key what the pool will never attach, with its words; `borne`: why a node's intent is not to be believed;
-    `asked`: keys of attached intents for which the pool was asked.
+    `asked`: keys of attached intents that the pool, when asked, did not lend.
     """
 
     def __init__(
@@ -130,9 +131,7 @@ class Leaser:
             case leases.Detach():
                 await self._detach(action)
             case leases.Ask(intent=intent):
-                if held := await self._pool.lease(intent.spec.key):
-                    self._reader.take(held)
-                self.asked.add(intent.spec.key)
+                await self._ask(intent.spec.key)
             case leases.Verify(intent=intent, claim=claim):
                 async with self._looking:
                     self.borne[intent.spec.key] = await self._unbelievable(intent, claim)
@@ -140,6 +139,14 @@ class Leaser:
                 await self._patch(intent, {"metadata": {"finalizers": None}})
                 await self._api.delete(f"{remote.LEASES}/{intent.name}", uid=intent.uid)
                 self._watch.intents.discard(intent.name)
+
+    async def _ask(self, key: str) -> None:
+        async with self._looking:
+            held = await self._pool.lease(key)
+        if held is not None:
+            self._reader.take(held)
+        if held is None or held.state is not lease.State.ATTACHED:
+            self.asked.add(key)
 
     async def _detach(self, action: leases.Detach) -> None:
         self._reader.asked_to_end(action.key)

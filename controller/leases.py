@@ -159,7 +159,7 @@ def tainting(scene: remote.Scene) -> tuple[remote.Intent, ...]:
     return tuple(
         intent
         for intent in scene.intents
-        if (_says_so(intent, scene) if _by_node(intent) else not _wants_driver(intent))
+        if (_says_so(intent, scene) if _by_node(intent) else not _wants_driver(intent) or _live(intent.spec.key, scene))
     )
 
 

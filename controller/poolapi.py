@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from api import errors, lease, names
+from api import errors, names
 from api import remote as kinds
 from api.protos import pool_v1alpha1_pb2 as wire
 from controller import remote
@@ -71,12 +71,8 @@ class PoolAPI:
 
     async def lease(self, key: str) -> remote.Lease | None:
         """By its key; None where the pool has no such lease."""
-        try:
-            return _lease(await self._pool.ask("GetLease", wire.LeaseRef(idempotency_key=key)))
-        except connection.Refused as error:
-            if error.meaning is lease.Meaning.FINAL:
-                return None
-            raise
+        held = await self._pool.lease(key)
+        return None if held is None else _lease(held)
 
     async def changes(self, after: int) -> AsyncGenerator[remote.Lease, None]:
         """Leases as they change, until the pool or the way to it ends it."""

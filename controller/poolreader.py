@@ -2,8 +2,9 @@
 
     pool --list--> devices, states, leases --watch--> leases that changed; every third of `fresh_s` all is listed anew
 
-What must stay true: an answer that is older than what is known says nothing; a key is over when the pool has said so, or
-lists it no more after it was asked to end it; cards that it does not list any more stay known.
+What must stay true: an answer that is older than what is known says nothing, but where the pool counts anew: then it has
+lost what it had; a key is over when the pool has said so, or lists it no more after it was asked to end it; cards that it
+does not list any more stay known.
 """
 
 import asyncio
@@ -41,6 +42,7 @@ class PoolReader:
         self.leases: dict[str, remote.Lease] | None = None
         self.over: set[str] = set()
         self._asked: set[str] = set()
+        self._revision = 0
         self.listings = 0
         self.trouble = ""
         self.pool_id = self.version = ""
@@ -64,6 +66,7 @@ class PoolReader:
                         contextlib.aclosing(self._pool.changes(revision)) as changes,
                     ):
                         async for held in changes:
+                            self._revision = max(self._revision, held.revision)
                             self.take(held)
                         # a pool that ends each watch at once is not asked without end
                         await asyncio.sleep(_FIRST_REST_S)
@@ -80,8 +83,8 @@ class PoolReader:
         self.states = {device.name: device.state for device in found}
         self.devices |= {device.name: pools.device(device) for device in found}
         self.listings += 1
-        newer = {key: one for key, one in (self.leases or {}).items() if one.revision > revision or one.state.ended}
-        self.leases = newer | {one.key: one for one in held}
+        known = self.leases if self.leases is not None and revision >= self._revision else {}
+        self.leases, self._revision = remote.merged(known, held, revision), revision
         self.over |= {key for key in self._asked if key not in self.leases}
         self._heard_at = asyncio.get_running_loop().time()
         self._news()

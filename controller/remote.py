@@ -5,7 +5,7 @@ node that does not concern anybody: None, so that thousands of them cost nothing
 """
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,7 +133,7 @@ class Scene:
     """What is known of one pool. `leases` by key, None until it was listed; `over`: keys that it has ended at our word;
     `refused`: what it will never attach, with its words; `meant`: keys of all pools' intents, as two may be one pool;
     `borne`: by key, of intents that a node has written, why they are not to be believed, empty where they are; `asked`:
-    keys of attached intents for which the pool was asked; `unserved`: nodes of the claims where the driver of remote cards
+    keys of attached intents that the pool, when asked, did not lend; `unserved`: nodes of the claims where the driver of remote cards
     is not ready, and since when it was not seen ready.
     """
 
@@ -238,6 +238,14 @@ def whole(wanted: remote.LeaseStatus | remote.PoolStatus) -> dict[str, object]:
     fields = msgspec.structs.fields(type(wanted))
     told = msgspec.to_builtins(wanted)
     return {field.encode_name: told.get(field.encode_name) for field in fields}
+
+
+def merged(known: Mapping[str, Lease], listed: Iterable[Lease], revision: int) -> dict[str, Lease]:
+    """What is known of a pool's leases with a list of those that are not over, made at `revision`: of each the newer, as what
+    was told while the list was on its way.
+    """
+    newer = {key: held for key, held in known.items() if held.revision > revision or held.state.ended}
+    return {held.key: held for held in listed} | newer
 
 
 def served(data: JSON) -> str:

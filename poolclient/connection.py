@@ -39,12 +39,15 @@ class Proof:
 
 
 class Refused(errors.Conflict):
-    """The pool's no, and what it means. `ours`: where another lease has the card, whether that is of this cluster."""
+    """The pool's no, and what it means. `ours`: where another lease has the card, whether that is of this cluster;
+    `unknown`: the pool has not what was asked for.
+    """
 
-    def __init__(self, meaning: lease.Meaning, message: str, *, ours: bool = False) -> None:
+    def __init__(self, meaning: lease.Meaning, message: str, *, ours: bool = False, unknown: bool = False) -> None:
         super().__init__(message)
         self.meaning = meaning
         self.ours = ours
+        self.unknown = unknown
 
 
 class Connection:
@@ -78,6 +81,16 @@ class Connection:
                     yield event
         finally:
             stream.cancel()
+
+    async def lease(self, key: str) -> wire.Lease | None:
+        """By its key; None where the pool has no such lease."""
+        try:
+            held: wire.Lease = await self.ask("GetLease", wire.LeaseRef(idempotency_key=key))
+        except Refused as error:
+            if error.unknown:
+                return None
+            raise
+        return held
 
     async def attach(self, intent: kinds.LeaseSpec, within_s: float) -> wire.Lease:
         consumer = wire.Consumer(
@@ -160,7 +173,7 @@ class Connection:
         words = f"pool {self._name}: {verb}: {error.details() or code}"
         if meaning is lease.Meaning.AGAIN:
             return errors.Unavailable(f"{words}; whether it was done is unknown, it is asked again with the same key")
-        return Refused(meaning, words, ours=ours)
+        return Refused(meaning, words, ours=ours, unknown=code == "NOT_FOUND")
 
 
 def word(of: descriptor.EnumDescriptor, number: int) -> str:

@@ -52,12 +52,8 @@ class PoolAPI:
 
     async def lease(self, key: str) -> Lease | None:
         """By its key; None where the pool has no such lease."""
-        try:
-            return _lease(await self._pool.ask("GetLease", wire.LeaseRef(idempotency_key=key)))
-        except connection.Refused as error:
-            if error.meaning is lease.Meaning.FINAL:
-                return None
-            raise
+        held = await self._pool.lease(key)
+        return None if held is None else _lease(held)
 
     async def attach(self, spec: kinds.LeaseSpec, within_s: float) -> Lease:
         return _lease(await self._pool.attach(spec, within_s))

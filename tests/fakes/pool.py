@@ -153,6 +153,13 @@ class FakePool:
         self._trail.append(_copy(held))
         self._tell()
 
+    def forget(self) -> None:
+        """Its state is lost, and it counts anew. Call it while it is stopped."""
+        assert self._server is None
+        self.leases.clear()
+        self._trail.clear()
+        self.revision = 0
+
     async def until(self, condition: Callable[[], Any], *, within_s: float = 18) -> None:
         """In less than the controller takes to list all leases anew (20 s), which would hide a lost event."""
         async with asyncio.timeout(within_s):

@@ -346,6 +346,20 @@ async def test_row_12_a_server_that_dies_is_told_and_the_card_evicts_its_pod(tmp
         cluster.balanced(pool)
 
 
+async def test_a_pool_that_lost_its_table_and_counts_anew_is_believed(tmp_path: Path) -> None:
+    """What was heard of its former life has greater numbers, and is no newer for that."""
+    async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
+        cluster.add_pool(pool)
+        async with cluster.controller():
+            cluster.claim("a", pool, 0)
+            await _attached(cluster, "a")
+            await pool.stop()
+            pool.forget()
+            await pool.start()
+            await cluster.until(lambda: cluster.phases() == ["Lost"])
+            await cluster.until(lambda: {"lost"} in cluster.taints().values())
+
+
 async def test_row_14_what_a_node_could_not_give_back_stays_tainted_until_the_pool_confirms(tmp_path: Path) -> None:
     async with a_cluster(tmp_path) as cluster, FakePool(cluster.authority) as pool:
         cluster.add_pool(pool)
