@@ -141,6 +141,11 @@ class Result:
         """The name a pod uses: a chosen subrequest is not part of it."""
         return self.request.partition("/")[0]
 
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Pool, device and share."""
+        return self.pool, self.device, self.share_id
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:

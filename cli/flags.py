@@ -61,15 +61,12 @@ _EXAMPLES = {
     "claim": "claim inference --cores 25 --memory 20Gi | kubectl apply -f -",
     "translate": "translate -f old.yaml | kubectl apply -f -",
 }
+_OF_TABLES = ("-A", "--no-headers", "--color", "-w")
 _HIDDEN = {
-    "explain": ("-A", "--no-headers", "--color", "-w"),
-    "fit": ("-A", "--no-headers", "--color", "-w"),
-    "claim": ("-A", "--no-headers", "--color", "-w"),
-    "cordon": ("-n", "-A", "-o", "--no-headers", "--color", "-w"),
-    "uncordon": ("-n", "-A", "-o", "--no-headers", "--color", "-w"),
-    "release": ("-n", "-A", "-o", "--no-headers", "--color", "-w"),
-    "translate": ("-n", "-A", "--no-headers", "--color", "-w", "-q"),
-    "completion": ("-n", "-A", "-o", "--no-headers", "--color", "-w", "-q"),
+    **dict.fromkeys(("explain", "fit", "claim"), _OF_TABLES),
+    **dict.fromkeys(("cordon", "uncordon", "release"), ("-n", "-o", *_OF_TABLES)),
+    "translate": ("-n", "-q", *_OF_TABLES),
+    "completion": ("-n", "-o", "-q", *_OF_TABLES),
 }
 """Flags that mean nothing to a command: taken all the same, and not spoken of."""
 _ABOUT = "Which pod holds which card, what is left of each, why a pod waits, and what is wrong."
@@ -97,7 +94,7 @@ def of_kubectl(given: argparse.Namespace) -> list[str]:
 
 
 def parser() -> argparse.ArgumentParser:
-    common = {hidden: _common(hidden) for hidden in ((), *_HIDDEN.values())}
+    common = {hidden: _common(hidden) for hidden in {(), *_HIDDEN.values()}}
     found = argparse.ArgumentParser(prog="kubectl egpu", description=_ABOUT, epilog=_EXIT)
     commands = found.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():

@@ -14,7 +14,7 @@ import structlog
 from api import errors, lease, names, resource
 from api import remote as kinds
 from controller import leases, metrics, poolapi, poolreader, remote, remotewatcher
-from kube import apiserver, status
+from kube import apiserver, backoff, status
 from poolclient import connection
 
 _FIRST_REST_S = 0.2
@@ -49,14 +49,15 @@ class Leaser:
         self.deposed = False
         self._looking = asyncio.Semaphore(_LOOKS)
         self._flying: dict[str, asyncio.Task[None]] = {}
-        self._rests: dict[str, tuple[float, float]] = {}
+        self._rests: dict[str, tuple[float, int]] = {}
+        """Until when, and after how many failures in a row."""
 
     def begin(self, group: asyncio.TaskGroup, actions: Iterable[leases.Action]) -> None:
         """Those whose object is neither under way nor at rest."""
         now = asyncio.get_running_loop().time()
         for action in actions:
             key = _key(action)
-            if key not in self._flying and self._rests.get(key, (0.0, 0.0))[0] <= now:
+            if key not in self._flying and self._rests.get(key, (0.0, 0))[0] <= now:
                 self._flying[key] = group.create_task(self._perform(key, action), name=f"{self._name} {key}")
 
     def prune(self, known: Collection[str]) -> None:
@@ -114,9 +115,9 @@ class Leaser:
         return "refused"
 
     def _rest(self, key: str) -> None:
-        _, last = self._rests.get(key, (0.0, 0.0))
-        pause = min(max(2 * last, _FIRST_REST_S), _LONGEST_REST_S)
-        self._rests[key] = asyncio.get_running_loop().time() + pause, pause
+        _, failures = self._rests.get(key, (0.0, 0))
+        pause_s = backoff.pause_s(_FIRST_REST_S, _LONGEST_REST_S, failures)
+        self._rests[key] = asyncio.get_running_loop().time() + pause_s, failures + 1
 
     async def _act(self, action: leases.Action) -> None:
         match action:

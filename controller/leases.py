@@ -112,7 +112,7 @@ def turn(scene: remote.Scene) -> tuple[Action, ...]:
     """What to do now; all of it may be done side by side."""
     holds = {hold.key: hold for claim in scene.claims for hold in _holds(claim, scene)}
     by_node = {
-        (claim.claim.uid, remote.place(result)): claim.claim
+        (claim.claim.uid, result.place): claim.claim
         for claim in scene.claims
         for result in claim.results(scene.pool)
         if not result.conditions
@@ -189,7 +189,7 @@ def _holds(claim: remote.Claim, scene: remote.Scene) -> Iterator[_Hold]:
 
 
 def _forward(hold: _Hold, intent: remote.Intent | None, scene: remote.Scene) -> Iterator[Action]:
-    told = hold.claim.told.get(remote.place(hold.result))
+    told = hold.claim.told.get(hold.result.place)
     if intent is None:
         waits = hold.claim.claim.reserved_for and not (told and told.conditions.keys() & _ANSWERED)
         if waits or _live(hold.key, scene):  # one that lives without an intent is adopted

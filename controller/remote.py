@@ -166,10 +166,6 @@ class Scene:
         )
 
 
-def place(result: resource.Result) -> Place:
-    return result.pool, result.device, result.share_id
-
-
 def pool(data: JSON) -> Pool:
     meta = data["metadata"]
     spec, problem = None, ""
@@ -222,13 +218,12 @@ def claim(data: JSON) -> Claim | None:
 
 
 def node(data: JSON) -> Node:
-    meta, status = data["metadata"], data.get("status") or {}
-    conditions = status.get("conditions") or ()
+    meta = data["metadata"]
     taints = (data.get("spec") or {}).get("taints") or ()
     return Node(
         name=meta["name"],
         uid=meta["uid"],
-        ready=any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions),
+        ready=_ready(data),
         gone=any(taint.get("key") == _OUT_OF_SERVICE for taint in taints),
     )
 
@@ -250,9 +245,13 @@ def merged(known: Mapping[str, Lease], listed: Iterable[Lease], revision: int) -
 
 def served(data: JSON) -> str:
     """The node on which this pod of the driver is ready; empty where it is not, or not for long."""
+    leaves = "deletionTimestamp" in data["metadata"]
+    return str(data["spec"].get("nodeName") or "") if _ready(data) and not leaves else ""
+
+
+def _ready(data: JSON) -> bool:
     conditions = (data.get("status") or {}).get("conditions") or ()
-    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
-    return str(data["spec"].get("nodeName") or "") if ready and "deletionTimestamp" not in data["metadata"] else ""
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
 def _told(item: JSON) -> Told:

@@ -25,7 +25,7 @@ def entries(
     for result in claim.results(scene.pool):
         if names.ATTACHED not in result.conditions:
             continue
-        told = claim.told.get(remote.place(result))
+        told = claim.told.get(result.place)
         attached = told is not None and told.conditions.get(names.ATTACHED, False)
         if node is None or node.gone:
             gone = (names.ATTACH_FAILED, True, Remote.NODE_GONE.value, f"node {claim.claim.node} is gone")

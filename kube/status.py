@@ -51,7 +51,7 @@ def patch(claim: resource.Claim, driver: str, entries: tuple[DeviceStatus, ...])
 
     Raises Invalid for an entry of a device that the claim does not hold: the server would refuse all of them.
     """
-    held = {(result.pool, result.device, result.share_id) for result in claim.of_driver(driver)}
+    held = {result.place for result in claim.of_driver(driver)}
     for entry in entries:
         if (entry.pool, entry.device, entry.share_id) not in held:
             raise errors.Invalid(

@@ -28,7 +28,7 @@ def planned(
         if result.admin_access:
             raise errors.Invalid(f"claim {claim} asks for admin access; a remote card gives none, it holds a lease")
         by_node = names.ATTACHED not in result.conditions
-        old = kept.get((result.pool, result.device, result.share_id))
+        old = kept.get(result.place)
         epoch = claim.allocated_at
         if by_node:
             epoch = old.epoch if old is not None and old.by_node else mint()
@@ -72,7 +72,5 @@ def over(before: records.Record | None, now: records.Record) -> tuple[records.Ho
 
 
 def same(record: records.Record, claim: resource.Claim, results: tuple[resource.Result, ...]) -> bool:
-    kept = [(one.request, *one.place) for one in record.holdings]
-    return record.allocated_at == claim.allocated_at and kept == [
-        (one.request, one.pool, one.device, one.share_id) for one in results
-    ]
+    kept = [(one.request, one.place) for one in record.holdings]
+    return record.allocated_at == claim.allocated_at and kept == [(one.request, one.place) for one in results]
